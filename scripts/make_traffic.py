@@ -1,4 +1,4 @@
-"""Make the table of docs/traffic.md: public traces in closed form and replayed, at several loads.
+"""Make the table and the picture of docs/traffic.md: public traces in closed form and replayed.
 
 The traces are not shipped. Give the folder that has them, under the names that their repositories
 have (Azure/AzurePublicDataset, kvcache-ai/Mooncake):
@@ -9,19 +9,25 @@ have (Azure/AzurePublicDataset, kvcache-ai/Mooncake):
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 import planner
 from planner.base.arrays import first
 from planner.base.text import duration
-from planner.decide.replayed import replayed
+from planner.decide.replayed import Replayed, replayed
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
+from planner.show.theme import axis_label
+from planner.show.views.plots.curves import Curve, Curves, draw_curves
+from planner.show.views.plots.picture import Picture
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
 
 PAGE = Path(planner.__file__).parents[1] / "docs" / "traffic.md"
+PICTURE = PAGE.with_name("static") / "pictures" / "waits.png"
 TRACES = {
     "Azure conversation": "AzureLLMInferenceTrace_conv.csv",
     "Azure code": "AzureLLMInferenceTrace_code.csv",
@@ -29,6 +35,7 @@ TRACES = {
     "Mooncake synthetic": "synthetic_trace.jsonl",
 }
 LOADS = (0.5, 0.7, 0.8)
+_DRAWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BEGIN, END = "<!-- made by scripts/make_traffic.py -->\n", "<!-- end -->\n"
 _ASKED = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "engine": "vllm",
@@ -38,21 +45,27 @@ _ASKED = {
 _FIRST, _TOKEN = "time_to_first_token", "time_per_output_token"
 
 
+def compared(file: Path, loads: Sequence[float]) -> Iterator[tuple[float, Replayed]]:
+    """The rate [1/s] and what is predicted and seen at shares of what one GPU carries."""
+    trace = read_trace(file)
+    asked = {**_ASKED, **trace.lengths, "request_rate": 1e-3}
+    most = exhaustive_search(make_plan(make_request(asked)).problem).recommended
+    assert most is not None
+    capacity = first(most.row["capacity_requests_per_s"])
+    for load in loads:
+        rate = load * capacity
+        given = {**_ASKED, "trace": str(file), "request_rate": rate, "replay": True}
+        request = make_request(given)
+        found = exhaustive_search(make_plan(request).problem).recommended
+        assert found is not None
+        yield rate, replayed(found, request)
+
+
 def rows(folder: Path) -> Iterator[str]:
     """A row of Markdown for each trace and load."""
     for name, file in TRACES.items():
-        trace = read_trace(folder / file)
-        asked = {**_ASKED, **trace.lengths, "request_rate": 1e-3}
-        most = exhaustive_search(make_plan(make_request(asked)).problem).recommended
-        assert most is not None
-        capacity = first(most.row["capacity_requests_per_s"])
-        for load in LOADS:
-            given = {**_ASKED, "trace": str(folder / file), "request_rate": load * capacity}
-            request = make_request({**given, "replay": True})
-            found = exhaustive_search(make_plan(request).problem).recommended
-            assert found is not None
-            both = replayed(found, request)
-            cells = [name, f"{load:.0%}", f"{load * capacity:.2f}"]
+        for load, (rate, both) in zip(LOADS, compared(folder / file, LOADS), strict=True):
+            cells = [name, f"{load:.0%}", f"{rate:.2f}"]
             for quantity in (_FIRST, _TOKEN):
                 for part in (None, 0.99):
                     predicted, seen = both.predicted[quantity][part], both.seen[quantity][part]
@@ -60,8 +73,30 @@ def rows(folder: Path) -> Iterator[str]:
             yield f"| {' | '.join(cells)} |"
 
 
+def panels(folder: Path) -> Iterator[Curves]:
+    """The time to first token over the load of each trace, predicted and replayed."""
+    for name, file in TRACES.items():
+        found = [*compared(folder / file, _DRAWN)]
+        curves = [
+            Curve(
+                name=f"{told}, {words}",
+                x=[rate for rate, _ in found],
+                y=[getattr(both, how)[_FIRST][part] for _, both in found],
+                ends=[(np.nan, np.nan)] * len(found),
+                counts=[1] * len(found),
+                ties=[False] * len(found),
+            )
+            for part, words in ((None, "mean"), (0.99, "99 %"))
+            for how, told in (("predicted", "predicted"), ("seen", "replayed"))
+        ]
+        yield Curves(
+            title=name, x_label="requests/s", y_label=axis_label(f"{_FIRST}_s"), curves=curves
+        )  # fmt: skip
+
+
 def main() -> None:
-    """Write the table into the page."""
+    """Write the table into the page, and draw the picture beside it."""
+    folder = Path(sys.argv[1])
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
@@ -69,8 +104,10 @@ def main() -> None:
         "| trace | load | requests/s | mean TTFT | p99 TTFT | mean TPOT | p99 TPOT |\n"
         "|---|--:|--:|--:|--:|--:|--:|\n"
     )
-    table = head + "\n".join(rows(Path(sys.argv[1]))) + "\n"
+    table = head + "\n".join(rows(folder)) + "\n"
     PAGE.write_text(before + BEGIN + table + END + after, encoding="utf-8")
+    title = "First tokens over the load of traces, Llama 3.1 8B on one H100"
+    draw_curves(Picture(path=PICTURE, name="cost", width=800), title, [*panels(folder)])
 
 
 if __name__ == "__main__":

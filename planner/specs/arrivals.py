@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
@@ -16,6 +18,77 @@ SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the requests whose waits are kept."""
 
 
+REPLICAS, PLACES = np.array([0.0, 2.0, 4.0, 6.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0])
+SCALES = np.arange(-4.0, 11.0)
+"""Powers of 2: of replicas that share a trace, of the sequences of one, and of the mean gaps of its
+requests in which an answer decodes."""
+_EDGES = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99, 1])
+POINTS, POINT_WEIGHTS = (_EDGES[1:] + _EDGES[:-1]) / 2, np.diff(_EDGES)
+"""Shares at which a distribution is looked at, and the weight of each."""
+CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
+"""Shares of the requests that are answered at each of the rates between which a trace drifts."""
+
+
+@record(kw_only=True, eq=False)
+class Paths:
+    """What was computed on the paths of a trace, each of the requests of one of some replicas.
+
+    ``windows``: requests, prompts and answers in windows of equal time, over their mean, without
+    what is due to chance; ``requests``: of the trace, ``lengths`` of their answers but for the
+    first token, over the mean, at `POINTS`. The others have a first axis of `REPLICAS` that take
+    the requests in turn, ``bursts``, as those of `Arrivals`, one of `LOADS`, and ``through``, a
+    wait and a prompt over their mean, one of `SHARES` too. ``stalls``: seconds in which prompts are
+    computed while an answer decodes over those that it decodes alone, of answers and of their
+    tokens, by `PLACES`, `SCALES`, `LOADS` and `POINTS`. ``name`` tells traces apart.
+    """
+
+    name: str
+    windows: FloatArray
+    requests: int
+    lengths: FloatArray
+    bursts: FloatArray
+    through: FloatArray
+    stalls: FloatArray
+
+    def __repr__(self) -> str:
+        return f"Paths({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Paths) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @cached_property
+    def rates(self) -> FloatArray:
+        """Rates at which prompts come in classes of the requests (`CLASSES`), over the mean."""
+        requests, prompts, _ = self.windows
+        return classes_of(prompts, requests)
+
+    def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
+        """The squared variation that gives the mean wait."""
+        return _between(self.bursts, _power(replicas, REPLICAS), _place(load, LOADS))
+
+    def through_within(
+        self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
+    ) -> FloatArray:
+        """Seconds that a share of the requests has at most of a wait and a prompt with a mean."""
+        places = _power(replicas, REPLICAS), _place(load, LOADS)
+        return np.asarray(mean * _between(_of_share(self.through, share), *places))
+
+    def stalled(
+        self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
+    ) -> FloatArray:
+        """By how much of themselves prompts lengthen answers, or ``of`` 1 their tokens.
+
+        At `POINTS`, the first axis. They decode alone for a ``scale``, in mean gaps of a replica,
+        and so many ``places`` at once.
+        """
+        powers = zip((replicas, places, scale), (REPLICAS, PLACES, SCALES), strict=True)
+        at = (*(_power(*one) for one in powers), _place(load, LOADS))
+        return np.stack([_between(one, *at) for one in np.moveaxis(self.stalls[:, of], -1, 0)])
+
+
 @record(kw_only=True)
 class Arrivals:
     """The bursts of requests and how their waits spread; of Poisson arrivals the bursts are 1.
@@ -23,12 +96,13 @@ class Arrivals:
     ``bursts``: by utilization (`LOADS`) the squared variation that gives Allen and Cunneen's
     formula the mean wait; of one value where it is the same at all. ``spread``: by utilization and
     share (`SHARES`) the wait over its mean; empty where nothing tells, then exponential of those
-    who wait.
+    who wait. ``paths``: what a trace tells beyond that.
     """
 
     bursts: tuple[float, ...] = (1.0,)
     dispersion: tuple[float, ...] = (1.0,)
     spread: tuple[tuple[float, ...], ...] = ()
+    paths: Paths | None = None
 
     @property
     def are_random(self) -> bool:
@@ -57,9 +131,8 @@ class Arrivals:
         ratio = np.asarray(most) / np.maximum(mean, 1e-12)
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
-        column = np.clip(np.log2(np.maximum(ratio, 1e-12)) - _CAPS[0], 0, len(_CAPS) - 1)
-        row = np.clip((load - LOADS[0]) / (LOADS[1] - LOADS[0]), 0, len(LOADS) - 1)
-        return np.asarray(mean * _between(self._capped, row, column))
+        column = np.log2(np.maximum(ratio, 1e-12)) - _CAPS[0]
+        return np.asarray(mean * _between(self._capped, _place(load, LOADS), column))
 
     @cached_property
     def _capped(self) -> FloatArray:
@@ -78,11 +151,50 @@ class Arrivals:
         return np.asarray(np.maximum(1 + (of_all - 1) / replicas, 0.0))
 
 
-def _between(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
-    """Values of a table at places between its entries."""
-    i = np.minimum(row.astype(np.intp), table.shape[0] - 2)
-    j = np.minimum(column.astype(np.intp), table.shape[1] - 2)
-    y, x = row - i, column - j
-    upper = table[i, j] * (1 - x) + table[i, j + 1] * x
-    lower = table[i + 1, j] * (1 - x) + table[i + 1, j + 1] * x
-    return np.asarray(upper * (1 - y) + lower * y)
+def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Means of the values in `CLASSES` of some weight, from the least on, along the first axis."""
+    order = np.argsort(values, axis=0)
+    ranked = np.take_along_axis(values, order, axis=0)
+    zero = np.zeros((1, *values.shape[1:]))
+    until = np.concatenate([zero, np.cumsum(weights[order], axis=0) / weights.sum()])
+    found, low = [], 0.0
+    for high in np.cumsum(CLASSES):
+        inside = np.diff(np.clip(until, low, high), axis=0)
+        found.append((ranked * inside).sum(axis=0) / (high - low))
+        low = high
+    return np.stack(found)
+
+
+def _place(load: Numeric, loads: FloatArray) -> FloatArray:
+    """Where a utilization stands among equal steps of them."""
+    return np.asarray((np.asarray(load) - loads[0]) / (loads[1] - loads[0]))
+
+
+def _power(number: Numeric, powers: FloatArray) -> FloatArray:
+    """Where a number stands among powers of 2."""
+    return _place(np.log2(np.maximum(number, 1e-9)), powers)
+
+
+def _of_share(table: FloatArray, share: float) -> FloatArray:
+    """Of the quantiles in the last axis that of a share."""
+    right = int(np.clip(np.searchsorted(SHARES, share), 1, SHARES.size - 1))
+    x = np.clip((share - SHARES[right - 1]) / (SHARES[1] - SHARES[0]), 0.0, 1.0)
+    return np.asarray(table[..., right - 1] * (1 - x) + table[..., right] * x)
+
+
+def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
+    """Values of a table at places between its entries, of its ends beyond them."""
+    rows = []
+    weights: list[tuple[FloatArray, FloatArray]] = []
+    for size, place in zip(table.shape, places, strict=True):
+        inside = np.nan_to_num(np.clip(place, 0, size - 1))
+        lower = np.minimum(inside.astype(np.intp), max(size - 2, 0))
+        rows.append((lower, np.minimum(lower + 1, size - 1)))
+        weights.append((1 - (inside - lower), inside - lower))
+    found: FloatArray = np.zeros(())
+    for corner in product((0, 1), repeat=table.ndim):
+        weight = math.prod(one[end] for one, end in zip(weights, corner, strict=True))
+        found = (
+            found + weight * table[tuple(row[end] for row, end in zip(rows, corner, strict=True))]
+        )
+    return found

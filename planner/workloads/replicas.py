@@ -259,6 +259,13 @@ class Replicas(Deployments):
         return self.estimate.served.in_flight
 
     @property
+    def request_latency(self) -> FloatArray:
+        """Seconds from arrival to the last token."""
+        if self.estimate.served.traced is None:
+            return super().request_latency
+        return self.estimate.request_latency
+
+    @property
     def queued_prompt(self) -> FloatArray:
         """Seconds of a prompt in a queue of them."""
         return self.estimate.served.phases.queued

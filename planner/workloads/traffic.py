@@ -18,15 +18,14 @@ from planner.base.records import record
 from planner.base.units import HOUR
 from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.formulas.queueing import queued_wait
 from planner.logs.traces import Trace, read_trace
 from planner.question.inputs import read, shown, whole
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about
-from planner.specs.arrivals import LOADS, SHARES, Arrivals
+from planner.specs.arrivals import Arrivals
+from planner.workloads.measured_arrivals import measured_arrivals
 
 _TABLES = Path(__file__).parents[1] / "logs"
-_FEWEST_WINDOWS = 32
 _MOST_VARIED = 100.0
 _ANSWERED = (
     *terms_about("length", "serve"),
@@ -299,42 +298,7 @@ def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
 @cache
 def _arrivals(path: Path, changed: int, size: int, part: str | None) -> Arrivals:
     trace = _read(path, changed, size, part)
-    return measured_arrivals(trace.times, trace.input_tokens)
-
-
-def measured_arrivals(times: FloatArray, work: FloatArray) -> Arrivals:
-    """How requests come in a trace, each at one of the ``times`` [s] with some ``work``.
-
-    One server with that work, in any unit, is simulated at each utilization
-    (`planner.formulas.queueing.queued_wait`).
-    """
-    if times.size < 2 or not times[-1] > times[0]:
-        return Arrivals()
-    each = work / work.mean() * (float(times[-1] - times[0]) / times.size)
-    variation = np.square(work.std() / work.mean())
-    bursts, spread = [], []
-    for load in LOADS:
-        waits = queued_wait(times=times, service=load * each)
-        mean = float(waits.mean())
-        of_one = load * load * float(each.mean()) / (2 * (1 - load))
-        bursts.append(max(mean / of_one - variation, 0.0))
-        quantiles = np.quantile(waits, SHARES)
-        spread.append(tuple((quantiles / mean if mean else np.zeros_like(SHARES)).tolist()))
-    return Arrivals(
-        bursts=tuple(bursts), dispersion=tuple(_dispersion(times)), spread=tuple(spread)
-    )
-
-
-def _dispersion(times: FloatArray) -> list[float]:
-    """Variance over mean of the requests in windows of 1, 2, 4, ... mean gaps."""
-    gap = (times[-1] - times[0]) / times.size
-    found = []
-    for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1)):
-        window = gap * 2.0**power
-        places = ((times - times[0]) / window).astype(np.intp)
-        counts = np.bincount(places, minlength=int(times.size / 2.0**power))
-        found.append(float(counts.var() / counts.mean()))
-    return found
+    return measured_arrivals(trace.times, trace.input_tokens, trace.output_tokens)
 
 
 def arrivals_of(request: Request) -> Arrivals:

@@ -11,10 +11,10 @@ import pytest
 
 from planner.errors import SearchSpaceError, SpecError
 from planner.workloads.given import make_request, read_request
+from planner.workloads.measured_arrivals import measured_arrivals
 from planner.workloads.traffic import (
     Range,
     arrivals_of,
-    measured_arrivals,
     prompts_of,
     read_range,
     shipped_lengths,
@@ -91,7 +91,7 @@ def test_a_part_of_a_trace_has_its_rate_lengths_and_bursts(trace: Path) -> None:
     assert (request.input_tokens, request.output_tokens) == (5000, 50)
     assert (request.input_variation, request.output_variation) == (0, 0)
     times = np.repeat(np.arange(0.0, 100.0, 10.0), 5)
-    assert arrivals_of(request) == measured_arrivals(times, np.full(50, 5000.0))
+    assert arrivals_of(request) == measured_arrivals(times, np.full(50, 5000.0), np.full(50, 50.0))
     assert "prompts >1k" in traffic_defaults(request)["input_tokens"]
     assert read_request(request) == request
     changed = make_request({"prompt_range": "<=1k"}, base=request)

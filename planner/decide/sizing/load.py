@@ -19,7 +19,8 @@ from planner.specs.load import Column, Row, optional, records
 from planner.specs.load import number as cell_number
 from planner.specs.paths import load_file
 from planner.workloads.given import Said
-from planner.workloads.traffic import measured_arrivals, trace_of
+from planner.workloads.measured_arrivals import measured_arrivals
+from planner.workloads.traffic import trace_of
 
 HOURS = 24.0
 """Hours of a day, which begins again where it ends."""
@@ -182,7 +183,7 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     width = trace.seconds / number / HOUR
     ranks = np.concatenate([[0.0], np.cumsum(counts)]) / trace.times.size * trace.seconds
     steady = np.interp(trace.times, edges, ranks)
-    bursts = measured_arrivals(steady, trace.input_tokens).bursts
+    bursts = measured_arrivals(steady, trace.input_tokens, trace.output_tokens).bursts
     variation = min(math.sqrt(float(np.interp(_USUAL_LOAD, LOADS, bursts))), _MOST_VARIED)
     load = Load(
         name=trace.name,

@@ -25,7 +25,16 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.waits import Offered, Queue, Work, queue_of, sharing, steady_noise
-from planner.formulas.queueing import balanced_rate, filling_share, mean_if_any, together_in_waves
+from planner.formulas.queueing import (
+    balanced_rate,
+    filling_share,
+    mean_if_any,
+    mean_wait,
+    together_in_waves,
+)
+from planner.formulas.sample_paths import filled_by_drift, weighted_quantile
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths, classes_of
+from planner.specs.checked import unchecked
 
 
 @record(kw_only=True)
@@ -36,7 +45,8 @@ class Served:
     prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
     among the sequences to the first token, ``burst`` of them behind prompts that started with it,
     as a share ``together`` of the requests does; ``queue``: what it meets; ``offered``: the
-    requests that come at a rate, and what piles up of them.
+    requests that come at a rate, and what piles up of them; ``traced``: the classes of those whose
+    rate moves.
     """
 
     phases: Phases
@@ -51,6 +61,7 @@ class Served:
     request_rate: FloatArray
     queue: Queue
     offered: Offered | None = None
+    traced: Traced | None = None
 
     @property
     def place_wait(self) -> FloatArray:
@@ -64,12 +75,133 @@ class Served:
         """Mean seconds from arrival to the first token."""
         if self.offered is None:
             return self.placed_first + self.queue.place_wait
-        return self.placed_first + self.offered.first_wait(self.queue, self.request_rate)
+        wait = self.offered.first_wait(self.queue, self.request_rate)
+        if self.traced is None:
+            return self.placed_first + wait
+        return self.traced.placed_first + np.maximum(wait, self.traced.piled)
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
         later = np.maximum(output_tokens - 1, 0)
-        return self.time_to_first_token + later * self.time_per_output_token
+        return self.time_to_first_token + later * self.token_of_all
+
+    @property
+    def token_of_all(self) -> FloatArray:
+        """Mean seconds of a token of any answer; ``time_per_output_token`` is that of an answer."""
+        if self.traced is None:
+            return self.time_per_output_token
+        t = self.traced
+        return self.time_per_output_token * (t.step + t.token_stalled) / (t.step + t.stalled)
+
+
+@record(kw_only=True)
+class Traced:
+    """Requests whose rate moves more slowly than a replica fills, in classes of one rate each.
+
+    ``classes``: what they meet where they come at random at that rate, which is no more than is
+    carried, and beside the sequences of that share of the windows; the first axis of every array.
+    ``replicas``: that share them. ``waits``: seconds that they wait for a place in each window of
+    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``. ``steps``: of
+    answers that come in a second; ``filled``: share of the time of steps with prompts, ``prompts``
+    of it for prompts alone. ``fullest``: seconds of the prompts of a full step that decodes, too,
+    ``left``: of those that come in a step as answers leave all places.
+    """
+
+    paths: Paths
+    classes: Served
+    replicas: FloatArray
+    waits: FloatArray
+    queued: FloatArray
+    prompt: FloatArray
+    steps: FloatArray
+    filled: FloatArray
+    stalls: FloatArray
+    prompts: FloatArray
+    fullest: Numeric
+    left: FloatArray
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """The mean over all requests of what classes meet."""
+        return np.asarray(np.tensordot(CLASSES, np.broadcast_to(values, self.shape), axes=1))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """That of the arrays of the classes."""
+        return self.classes.request_rate.shape
+
+    @cached_property
+    def step(self) -> FloatArray:
+        """Mean seconds of a step of an answer without the prompts in it."""
+        return self.mean(self.steps_of_classes)
+
+    @property
+    def steps_of_classes(self) -> FloatArray:
+        """Seconds of a step without prompts in each class."""
+        return self.classes.phases.decode_step(self.classes.decoding)
+
+    @property
+    def placed_first(self) -> FloatArray:
+        """Mean seconds from a place to the first token."""
+        return self.mean(self.classes.placed_first) + self.queued
+
+    def first_within(self, share: float) -> FloatArray:
+        """Seconds from a place to the first token that a share of the requests has at most.
+
+        The longest queues are in the longest steps.
+        """
+        steps = np.broadcast_to(self.classes.placed_first - self.prompt, self.shape)
+        within = self.paths.through_within(
+            self.queued + self.prompt, self.replicas, self.filled, share
+        )
+        return within + weighted_quantile(steps, CLASSES, share)
+
+    @property
+    def piled(self) -> FloatArray:
+        """Mean seconds of a wait for a place while more come than are carried."""
+        return np.asarray(np.tensordot(self._requests, self.waits, axes=1))
+
+    def piled_within(self, share: float) -> FloatArray:
+        """Seconds that a share of the requests waits so at most."""
+        return weighted_quantile(self.waits, self._requests, share)
+
+    @property
+    def _requests(self) -> FloatArray:
+        """Shares of the requests that come in each window."""
+        return np.asarray(self.paths.windows[0] / self.paths.windows[0].sum())
+
+    def _stalls(self, of: int) -> FloatArray:
+        """Seconds of prompts in a step of answers, on average over its steps, or ``of`` 1 of their
+        tokens; the first axis is that of `POINTS`.
+
+        A step has no more than it has room for, and while requests wait for places no more than
+        come as those are left.
+        """
+        places, answer = self.classes.queue.places, self.steps * self.step
+        found = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
+        waiting = np.tensordot(self._requests, self.waits > 0, axes=1)
+        late = np.greater.outer(POINTS, 1 - waiting)
+        most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
+        return np.minimum(self.step * self.prompts * found, most)
+
+    def stalled_within(self, share: float) -> FloatArray:
+        """Seconds of prompts in a step of an answer that a share of the answers has at most."""
+        right = int(np.clip(np.searchsorted(POINTS, share), 1, POINTS.size - 1))
+        x = (share - POINTS[right - 1]) / (POINTS[right] - POINTS[right - 1])
+        return np.asarray((1 - x) * self._of_answers[right - 1] + x * self._of_answers[right])
+
+    @cached_property
+    def _of_answers(self) -> FloatArray:
+        return self._stalls(0)
+
+    @cached_property
+    def stalled(self) -> FloatArray:
+        """The mean over all answers of `stalled_within`."""
+        return np.asarray(np.tensordot(POINT_WEIGHTS, self._of_answers, axes=1))
+
+    @cached_property
+    def token_stalled(self) -> FloatArray:
+        """The mean over the tokens of all answers."""
+        return np.asarray(np.tensordot(POINT_WEIGHTS, self._stalls(1), axes=1))
 
 
 _PROMPT_ROUNDS = 2
@@ -143,7 +275,92 @@ def served_at_rate(
         running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
     c = replace(configurations, concurrency=running)
     found = replace(served_at_concurrency(setting, c, memory), offered=offered)
-    return found if setting.workload.num_requests is None else _filling(setting, found, offered)
+    if setting.workload.num_requests is not None:
+        return _filling(setting, found, offered)
+    paths = setting.workload.arrivals.paths
+    return found if paths is None else _as_traced(setting, c, found, paths)
+
+
+def _as_traced(
+    setting: ServingSetting, configurations: ServingConfigurations, served: Served, paths: Paths
+) -> Served:
+    """What requests meet whose rate moves, and whose answers prompts stop as in their trace."""
+    queue, costs, rate = served.queue, served.phases, served.request_rate
+    replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
+    work = _work(setting, configurations, costs, served.in_flight, queue.places)
+    calm = replace(setting, workload=unchecked(setting.workload, arrivals=Arrivals()))
+    loop = _Loop(
+        setting=calm, configurations=configurations, costs=costs, work=work,
+        running=served.in_flight,
+    )  # fmt: skip
+    fullest = work.per_step * work.prompt if mixes else np.inf
+    requests, prompts, answers = paths.windows
+    number = paths.requests / requests.size / replicas
+    prompt = left = work.prompt
+    if not mixes:
+        # Of full places as many prompts come together as answers end in a step.
+        together = mean_if_any(work.places / np.maximum(work.steps, 1.0))
+        prompt, left = loop.prompt(rate), costs.prompt(np.minimum(together, costs.most))
+    more = prompt / work.prompt
+    running, waits = filled_by_drift(
+        prompts=prompts,
+        answers=answers,
+        seconds=number / rate,
+        rate=rate,
+        fixed=costs.fixed,
+        slope=costs.slope,
+        steps=work.steps,
+        places=work.places,
+        prompt=prompt,
+        queued=left,
+        fullest=fullest,
+    )
+    rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
+    met = loop.at(rates, most=work.places)
+    # The queue is that of the path; a class has what steps add to it.
+    alone = work.prompt * met.queue.filled / met.queue.load
+    w = setting.workload
+    queued = mean_wait(
+        utilization=met.queue.filled, service_time=alone, variation=w.input_variation
+    )
+    # A prompt has the step that it meets, and the prompts behind it of a full step.
+    most = met.queue.decode_step + work.half_full
+    beyond = np.clip(met.queue.wait - queued, 0.0, most)
+    served_prompt = work.prompt * queue.filled / queue.load
+    path = mean_wait(
+        utilization=queue.filled,
+        service_time=served_prompt,
+        variation=w.input_variation,
+        bursts=paths.bursts_at(replicas, queue.filled),
+    )
+    late = (waits > 0) * requests.reshape(-1, *[1] * (waits.ndim - 1))
+    ratio = prompts / np.maximum(answers, 1e-9)
+    longer = np.tensordot(ratio, late, axes=1) / np.maximum(late.sum(axis=0), 1e-9)
+    classes = replace(
+        served,
+        decoding=classes_of(running, requests),
+        placed_first=met.first - met.queue.wait + beyond + request_overhead(setting),
+        time_per_output_token=met.step / tokens_per_step(setting),
+        request_rate=rates,
+        queue=met.queue,
+        offered=None,
+    )
+    traced = Traced(
+        paths=paths,
+        classes=classes,
+        replicas=replicas,
+        waits=waits,
+        queued=path,
+        prompt=served_prompt,
+        steps=rate * work.steps,
+        filled=queue.filled,
+        stalls=queue.filled * more,
+        prompts=queue.load / queue.filled,
+        fullest=fullest,
+        left=np.asarray(work.places * work.prompt / work.steps * longer if mixes else np.inf),
+    )
+    token = (traced.step + traced.stalled) / tokens_per_step(setting)
+    return replace(served, traced=traced, time_per_output_token=token)
 
 
 def _filling(setting: ServingSetting, served: Served, offered: Offered) -> Served:
@@ -339,10 +556,10 @@ class _Loop:
         met = self.at(rate)
         return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
 
-    def at(self, rate: FloatArray) -> _Met:
-        """What requests meet at a rate [1/s]."""
+    def at(self, rate: FloatArray, most: Numeric = np.inf) -> _Met:
+        """What requests meet at a rate [1/s] while at ``most`` so many decode."""
         setting, costs, work = self.setting, self.costs, self.work
-        step = self._step(rate)
+        step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
         queue = queue_of(setting, self.configurations, work, rate, rate * answer)
         rounded = self._rounded_up * queue.decode_step

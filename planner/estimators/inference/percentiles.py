@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from planner.base.arrays import FloatArray
@@ -22,7 +25,9 @@ from planner.formulas.queueing import (
     step_variances,
     wait_variance,
 )
+from planner.formulas.sample_paths import weighted_quantile
 from planner.question.terms import terms_about
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 
 
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -52,6 +57,10 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
     places = _place_quantile(estimate, share)
     bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
+    if served.traced is not None:
+        traced = served.traced
+        piled = traced.placed_first + traced.piled_within(share)
+        bulk = np.maximum(traced.first_within(share), piled)
     return _or_piled_up(estimate, share, bulk, served.placed_first)
 
 
@@ -68,8 +77,46 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
     first = lognormal_quantile(share=share, mean=mean, variance=beside) - mean
     second = lognormal_quantile(share=share, mean=stalled, variance=prompts) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
-    least = served.phases.decode_step(1.0) / tokens_per_step(estimate.setting)
-    return np.asarray(np.maximum(mean + spread, least))
+    found, tokens = mean + spread, tokens_per_step(estimate.setting)
+    if served.traced is not None:
+        found = _stalled_percentile(estimate, share) / tokens
+    least = served.phases.decode_step(1.0) / tokens
+    return np.asarray(np.maximum(found, least))
+
+
+def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
+    """The mean step of an answer that a share of them does not exceed on the path of a trace [s].
+
+    Sequences beside it spread in each class, and prompts stop it as in the trace.
+    """
+    traced = estimate.served.traced
+    assert traced is not None
+    first = _of_classes(estimate, _step_percentile, share) - traced.step
+    stalled = traced.stalled
+    second = traced.stalled_within(share) - stalled
+    return np.asarray(traced.step + stalled + np.sign(first + second) * np.hypot(first, second))
+
+
+def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
+    """The mean step of an answer without prompts that a share of them does not exceed [s]."""
+    served, (beside, _) = estimate.served, _token_variances(estimate)
+    mean = served.phases.decode_step(served.decoding)
+    variance = beside * tokens_per_step(estimate.setting) ** 2
+    found = lognormal_quantile(share=share, mean=mean, variance=variance)
+    return np.minimum(found, served.phases.decode_step(served.queue.places))
+
+
+def _of_classes(
+    estimate: ServingEstimate, of: Callable[[ServingEstimate, float], FloatArray], share: float
+) -> FloatArray:
+    """What a share of the requests of all classes does not exceed, by quantiles of each class."""
+    traced = estimate.served.traced
+    assert traced is not None
+    each = replace(estimate, served=traced.classes)
+    values = np.stack([np.broadcast_to(of(each, one), traced.shape) for one in POINTS])
+    weights = np.multiply.outer(POINT_WEIGHTS, CLASSES)
+    values = values.reshape(weights.size, *traced.shape[1:])
+    return weighted_quantile(values, weights.ravel(), share)
 
 
 def request_latency_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -78,7 +125,19 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     Its variance is that of the first token, of the time per token and of the answers' lengths.
     """
     served, w = estimate.served, estimate.setting.workload
-    answer = np.maximum(w.output_tokens - 1, 0.0) * served.time_per_output_token
+    later = np.maximum(w.output_tokens - 1, 0.0)
+    if served.traced is not None:
+        traced, steps = served.traced, served.traced.steps_of_classes
+        found: list[FloatArray] = []
+        for one in POINTS:
+            # Those who wait for long come in minutes of long steps.
+            token = served.token_of_all * weighted_quantile(steps, CLASSES, one) / traced.step
+            answers = np.multiply.outer(traced.paths.lengths, later * token)
+            found.append(time_to_first_token_percentile(estimate, one) + answers)
+        each = np.stack(np.broadcast_arrays(*found))
+        weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
+        return weighted_quantile(each.reshape(weights.size, *each.shape[2:]), weights, share)
+    answer = later * served.time_per_output_token
     relative = sum(_token_variances(estimate)) / np.square(served.time_per_output_token)
     lengths = 1 + w.output_variation**2
     variance = _first_variance(estimate) + answer**2 * (lengths * (1 + relative / lengths) - 1)

@@ -36,12 +36,14 @@ class StepCosts:
 
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
-        """The line through the work of one prompt and what each further one adds."""
-        one, each = (phases.prefill, phases.added) if mixes else (phases.single, phases.another)
+        """The line through the work of one prompt, in its steps, and what each further one adds."""
+        one, each = phases.prefill, phases.added
+        if not mixes:
+            one, each = phases.single, np.where(phases.most > 1, phases.another, phases.added)
         return cls(
             fixed=first(phases.fixed),
             slope=first(phases.slope),
-            start=first(one - each),
+            start=first((one - each) / phases.parts),
             token=first(each) / new_tokens,
             mixes=mixes,
         )

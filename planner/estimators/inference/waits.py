@@ -58,7 +58,7 @@ class Queue:
     variance of the sequences that decode. A share ``place_share`` waits
     ``place_time`` for a place before; ``place_noise``: how much more than at random its queue
     varies, ``place_rate``: requests per second of all places, ``place_fill``: requests that come
-    until an empty replica is as full as it gets (`averaged_share`).
+    until an empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
     """
 
     decode_step: FloatArray
@@ -77,6 +77,7 @@ class Queue:
     place_noise: FloatArray
     place_rate: FloatArray
     place_fill: FloatArray
+    places: FloatArray
 
     @property
     def place_wait(self) -> FloatArray:
@@ -118,7 +119,7 @@ def queue_of(
             decode_step=step, load=load, met=met, met_variance=prompts,
             wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
             backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
-            place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero,
+            place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
         )  # fmt: skip
     return _open_queue(setting, c, work, rate, decoding)
 
@@ -197,6 +198,7 @@ def _open_queue(
         place_noise=noise,
         place_rate=most,
         place_fill=decoding * (work.fixed + work.slope * decoding) / work.fixed,
+        places=work.places,
     )
 
 
