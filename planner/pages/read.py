@@ -78,7 +78,7 @@ from planner.show.views.documents import add_estimate, object_text
 from planner.show.views.front import objective_column, percentile_columns
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.load import start_pairs
-from planner.show.views.search import compared_columns, fastest_line
+from planner.show.views.search import compared_columns, fastest_line, tied_words
 from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
@@ -193,6 +193,8 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     best, better = document.row("fastest_row"), ""
     if best is not None and goals:
         better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
+    other = document.row("tied_row")
+    tied = tied_words(document.workload, goals[0], row, other) if other and goals else ""
     page = _page(document, catalogue, row, goals, sections, "recommended_")
     try:
         moved = lever_ranks(row, document.part("levers", list))
@@ -205,7 +207,7 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
             for one in page.sections
         ],
         title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
-        answer=[*page.answer, *([f"{better}."] if better else [])],
+        answer=[*page.answer, *(f"{line}." for line in (tied, better) if line)],
         chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
     )
     return with_meanings(page, document.workload.name)

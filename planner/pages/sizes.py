@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
+from planner.decide.sizing.fleet import by_cost
 from planner.pages.assumptions import (
     assumptions,
     manifest_section,
@@ -58,7 +59,6 @@ from planner.show.views.sizes import (
     BY_COST,
     COSTS,
     HOURLY,
-    by_cost,
     choice_columns,
     days_table,
     hour_columns,

@@ -76,6 +76,7 @@ from planner.sweeps.screen import (
     money_lines,
     nowhere_lines,
     plan_in_short,
+    proven_lines,
     where,
 )
 from planner.sweeps.summary import Group, Summary, summarize
@@ -250,7 +251,8 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
         f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
         for number, titles in same.items()
     ]
-    return [*best, *(f"{before}{line}." for line in money_lines(group))]
+    lines = [*proven_lines(group), *money_lines(group)]
+    return [*best, *(f"{before}{line}." for line in lines)]
 
 
 def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:

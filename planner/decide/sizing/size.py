@@ -17,6 +17,7 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
+from planner.confidence.ranking import most_known, tied
 from planner.decide.sizing.day import Load, days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
 from planner.decide.sizing.fleet import Size
@@ -52,7 +53,9 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service, the cheapest in a bad case first, without a plan last."""
+    """The sizes of a run or a service: the one to take first, then the cheapest in a bad case,
+    without a plan last.
+    """
 
     request: Request
     sizes: tuple[Size, ...]
@@ -72,11 +75,29 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """The cheapest, of unknown prices the one of the fewest GPUs; None without any.
+        """The cheapest in a bad case, or of those tied with it one with more evidence; None without
+        any. Of unknown prices the one of the fewest GPUs.
 
         Within a limit of power or a budget the one that carries most.
         """
         return self.found[0] if self.found else None
+
+    @property
+    def is_cheapest(self) -> bool:
+        """Whether the best is the cheapest in a bad case."""
+        return self.best is min(self.found, key=lambda size: size.order, default=None)
+
+    @property
+    def better_tied(self) -> Size | None:
+        """The cheapest as predicted of those that are tied with the best and predicted to cost
+        less; None without any.
+        """
+        if self.best is None or self.best.carried is not None:
+            return None
+        own = self.best.standing
+        less = [one for one in self.found if one.standing.value < own.value]
+        tied_ones = (one for one in less if tied(own, one.standing))
+        return min(tied_ones, key=lambda one: one.standing.value, default=None)
 
     @property
     def proven(self) -> Size | None:
@@ -161,8 +182,17 @@ def size_all(
     if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
-    sizes = tuple(sorted(found, key=lambda one: one.order))
-    return Sizes(request=asked, sizes=sizes, load=load, budget=budget)
+    return Sizes(request=asked, sizes=_ordered(found), load=load, budget=budget)
+
+
+def _ordered(found: Sequence[Size]) -> tuple[Size, ...]:
+    """The one to take first, then in their order."""
+    sizes = sorted(found, key=lambda one: one.order)
+    priced = [one for one in sizes if one.fewest is not None and one.carried is None]
+    if not priced or not math.isfinite(priced[0].standing.value):
+        return tuple(sizes)
+    first = priced[most_known([one.standing for one in priced])]
+    return (first, *(one for one in sizes if one is not first))
 
 
 @record(kw_only=True)

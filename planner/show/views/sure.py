@@ -10,7 +10,7 @@ from planner.base import text
 from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
+from planner.optimize.result_columns import FOLLOWING, ends_of, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary, term_of_column
 from planner.show.views.parts import told_columns
@@ -74,6 +74,14 @@ def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, floa
     row = candidates.row
     sure = candidates.source.confidence(number_in(row, "num_gpus"))
     return widened(intervals(row, sure), moving_facts(plan, candidates))
+
+
+def with_told_ends(
+    plan: Plan, candidates: Candidates, row: Mapping[str, object]
+) -> dict[str, object]:
+    """A row of the first candidate with the ends of its intervals as `told_ends` has them."""
+    ends = told_ends(plan, candidates)
+    return {**row, **{n: v for c, e in ends.items() for n, v in zip(ends_of(c), e, strict=True)}}
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
