@@ -37,7 +37,7 @@ _OTHER_NAMES = {
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
     "token": "TOKENS", "count": "N", "counts": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
-    "price": "USD|GPU=USD,...",
+    "price": "USD|GPU=USD,...", "file": "FILE",
 }  # fmt: skip
 
 

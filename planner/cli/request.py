@@ -167,6 +167,8 @@ def given_answers(given: Given) -> Answers:
         if name in _OTHERS or not is_given(given, name):
             continue
         term = glossary().get(name)
+        if term is not None and "sizing" in term.kind:
+            continue
         is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
         (answers.limits if is_limit else answers.questions)[name] = given[name]
     return answers

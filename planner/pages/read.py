@@ -230,11 +230,13 @@ def _best_of_each(
     if shown:
         rows = compared[shown[0]][0]
         of = f"the best plan of each {AXES.get(shown[0]) or shown[0].replace('_', ' ')}"
-        names = lambda one: str(one[shown[0]])  # noqa: E731
+        names, intervals = lambda one: str(one[shown[0]]), "90 % intervals, unknowns included"
     else:
         rows = [row, *(one for one in document.rows if not _is_same(workload, one, row))]
         of, names = "the first plans", lambda one: layout_of(workload, one)
-    caption = f"The {label(goals[0])} of {of}, and 90 % intervals with what was assumed"
+        intervals = "90 % intervals, unknowns included in the first alone"
+    intervals = intervals if facts_of(document) else "90 % intervals"
+    caption = f"The {label(goals[0])} of {of}, and {intervals}"
     return ranking(workload, rows, goals[0], names, caption, factor)
 
 
@@ -348,7 +350,8 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     notes = ["Marked: the recommended plan."]
     if facts_of(document):
         notes.append(
-            "Intervals are those with what was assumed; the answer's hold what nobody gave."
+            "The marked row's 90 % intervals include unknowns, as the answer's do; those of other "
+            "rows are with what was assumed."
         )
     if TIE in marks:
         notes.append(f"~ tied with the best within x{factor:.2f}.")

@@ -198,8 +198,8 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
 def _headline(groups: Sequence[Group], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
-        workload = workload_of(groups[0].workload)
-        return headline(workload, row, "is cheapest")
+        wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
+        return headline(workload_of(groups[0].workload), row, wins)
     won = Counter(str(row["gpu"]) for row in cheapest)
     if not won:
         return f"Plans for {text.count(len(groups))} works, none of them with a price."

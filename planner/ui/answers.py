@@ -34,7 +34,7 @@ class Answer:
     """The object of ``--json`` as text, and as a page its content as HTML.
 
     ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
-    ``targets`` the tools that can start it, its own first.
+    ``targets`` the tools that can start it, its own first; ``is_drawn``: it has pictures.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Answer:
     assumed: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
     targets: Sequence[str] = ()
+    is_drawn: bool = False
 
     @property
     def size(self) -> int:
@@ -82,6 +83,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         assumed={**_assumed(text), **found.told},
         plan=_of_plan(question, line).query if line else "",
         targets=_targets(found.pinned) if found.pinned else (),
+        is_drawn=found.draw is not None,
     )
     check_size(made.size, limits)
     return made

@@ -15,7 +15,18 @@ from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
 from planner.decide.improve import recommended_change
-from planner.decide.sizing.size import contracts_given, size_all, tasks_of
+from planner.decide.sizing.day import read_load
+from planner.decide.sizing.envelope import BUDGET, read_budget
+from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
+from planner.decide.sizing.size import (
+    LOAD,
+    SERVICES,
+    STARTUP,
+    STOCK,
+    contracts_given,
+    size_all,
+    tasks_of,
+)
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
 from planner.launch.assumed import LaunchFile
@@ -24,13 +35,14 @@ from planner.launch.imported import Imported
 from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
-from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.pages.comparison import bounds_section, comparison_page
 from planner.pages.document import Document
 from planner.pages.read import document_page
 from planner.pages.sweep import sweep_page
+from planner.question.inputs import quantity
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
@@ -67,6 +79,7 @@ from planner.show.views.largest import (
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.rows import RowFiles, result_blocks
 from planner.show.views.search import estimate_command, interrupted_message
+from planner.show.views.services import add_services
 from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
@@ -154,6 +167,20 @@ class Asked:
             raise SpecError("The uploaded file has expired: upload it again.")
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
+    def uploaded(self, name: str) -> Path:
+        """What was uploaded for a field, of several files the first."""
+        token, _, first = self.question.fields[name].rpartition(":")
+        if not token:
+            return Path(first)  # an example that is shipped
+        if first not in (file for file, _ in self.question.files):
+            raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
+        return self.folder / first
+
+    @property
+    def startup_time(self) -> float:
+        """How long GPUs take until they serve [s]."""
+        return quantity(self.question.fields.get(STARTUP) or 0, "second", option_of(STARTUP))
+
     def given(self) -> dict[str, object]:
         """The question as `make_request` takes it."""
         found = self.question.asked(self.specs)
@@ -219,7 +246,10 @@ def found_by(asked: Asked) -> Found:
     PlannerError
         It is unknown, impossible, infeasible, or beyond a limit.
     """
-    found = _COMMANDS[asked.question.command](asked)
+    try:
+        found = _COMMANDS[asked.question.command](asked)
+    except StopSearch as stop:  # of what has no part that answers
+        raise Refused(_late(asked.limits), 504) from stop
     return found if found.page.headline else replace(found, page=_headed(found.page))
 
 
@@ -364,13 +394,24 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
 
 
 def _size(asked: Asked) -> Found:
-    given = asked.given()
+    given, fields = asked.given(), asked.question.fields
     contracts = contracts_given(given.pop("contract", None), option_of("contract"))
+    if SERVICES in fields:
+        return _services(asked, given, contracts)
+    if STOCK in fields:
+        raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
     request = make_request(given, said=option_of)
-    total = len(tasks_of(request, contracts, said=option_of))
+    load = read_load(asked.uploaded(LOAD)) if LOAD in fields else None
+    budget = fields.get(BUDGET)
+    more: dict[str, Any] = {
+        LOAD: load,
+        STARTUP: asked.startup_time,
+        BUDGET: None if budget is None else read_budget(budget, option_of(BUDGET)),
+    }
+    total = len(tasks_of(request, contracts, said=option_of, **more))
     asked.tell(0, total)
     sizes = size_all(
-        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total)
+        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total), **more
     )
     if sizes.best is None:
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
@@ -390,6 +431,25 @@ def _size(asked: Asked) -> Found:
     plan = make_plan(sizes.request.changed(**places))
     pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
     return replace(found, pinned=pinned, line=line, told=fleet.chosen)
+
+
+def _services(asked: Asked, given: Mapping[str, object], contracts: Sequence[str | None]) -> Found:
+    """Several services on GPUs that they share."""
+    fields = asked.question.fields
+    refuse_of_one(fields, option_of)
+    common = {name: value for name, value in given.items() if name != WORKLOAD}
+    services, stock = read_services(asked.uploaded(SERVICES), common, option_of)
+    asked.tell(0, len(services))
+    fleet = share(
+        services,
+        read_stock(fields[STOCK], option_of(STOCK)) if STOCK in fields else stock,
+        contracts,
+        startup_time=asked.startup_time,
+        said=option_of,
+        progress=lambda done: asked.tell(done, len(services)),
+    )
+    text = object_text(lambda files: add_services(files, fleet, asked.question.words))
+    return _documented(asked, text)
 
 
 def _sweep(asked: Asked) -> Found:

@@ -14,7 +14,7 @@ from planner.errors import PlannerError, SearchSpaceError
 from planner.ui.answers import Answer
 from planner.ui.guard import Limits, Refused
 from planner.ui.pool import Job, Pool
-from planner.ui.question import FILE, Question
+from planner.ui.question import Question, is_file
 
 Key: TypeAlias = tuple[str, str, bool, int]
 
@@ -172,8 +172,8 @@ class Uploads:
 
     def placed(self, question: Question) -> Question:
         """The question with the files that it names, where they are still kept."""
-        token = question.fields.get(FILE, "").partition(":")[0]
-        files = self._files.get(token, ())
+        tokens = [text.partition(":")[0] for n, text in question.fields.items() if is_file(n)]
+        files = tuple(file for token in tokens for file in self._files.get(token, ()))
         return replace(question, files=files) if files else question
 
 

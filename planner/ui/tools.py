@@ -25,7 +25,7 @@ from planner.specs.paths import SpecKind
 from planner.ui.answers import OBJECT_FILE
 from planner.ui.guard import Limits, Refused
 from planner.ui.pool import Pool
-from planner.ui.question import FILE, SUMMARIES, Question, question_schema
+from planner.ui.question import SUMMARIES, Question, is_file, question_schema
 
 COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
 """Commands that are tools; others write files, or answer with a page."""
@@ -114,7 +114,7 @@ def _kinds() -> list[str]:
 
 def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a question without uploads, in short, with how much is answered."""
-    fields = {name: one for name, one in schema["properties"].items() if name != FILE}
+    fields = {name: one for name, one in schema["properties"].items() if not is_file(name)}
     limits = fields.pop("constraints", {}).get("properties", {})
     kept = {name: one if name in _DESCRIBED else _bare(one) for name, one in fields.items()}
     if limits:
@@ -153,8 +153,8 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.
         raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
     if len(json.dumps(given)) > pool.limits.question_bytes:
         raise Refused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
-    if FILE in given:
-        raise SearchSpaceError(f"{name} has no {FILE}: nothing is uploaded here.")
+    if uploaded := next(filter(is_file, given), ""):
+        raise SearchSpaceError(f"{name} has no {uploaded}: nothing is uploaded here.")
     is_full = given.pop(FULL, False) is True
     job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
     future = asyncio.wrap_future(job.future)

@@ -47,6 +47,7 @@ SURELY = 0.9
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST = "cost"
+LOAD, STARTUP, _, SERVICES, STOCK = terms_about("sized_by")
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
