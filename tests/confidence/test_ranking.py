@@ -1,13 +1,13 @@
 """Which of several plans is taken: the best in a bad case, of tied ones the one best known."""
 
 import pytest
+from rows import each
 
 import planner
 from planner.confidence.intervals import BASES
 from planner.confidence.ranking import Standing, lack_of, most_known
 from planner.optimize.groups import ranked_choices
 from planner.optimize.sureness import bad_factor
-from tests.rows import each
 
 PROVEN, UNPROVEN = lack_of("measured", 5), lack_of("transferred", 0)
 

@@ -35,13 +35,19 @@ _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
-_EVIDENCE = {
-    "measured": "this hardware and software",
-    "transferred": "similar hardware or software",
-    "roofline": "roofline, not fitted to runs",
-    "assumed": "kernel rates assumed",
+EVIDENCE = {
+    "measured": ("this hardware and software", "measured runs of this software on such GPUs"),
+    "transferred": (
+        "similar hardware or software",
+        "measured runs of this software or of such GPUs",
+    ),
+    "roofline": (
+        "roofline, not fitted to runs",
+        "no run of this software or of such GPUs was fitted",
+    ),
+    "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
 }
-"""What is said of each basis (`planner.confidence.intervals.basis_of`)."""
+"""What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
@@ -140,7 +146,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
     code, comma, rest = basis.partition(",")
     counted = f"; {text.count(runs)} runs on this GPU" if runs else ""
     counted = "; not proven, no runs on this GPU" if runs == 0 else counted
-    return f"{_EVIDENCE.get(code, code)}{comma}{rest}{counted}"
+    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
