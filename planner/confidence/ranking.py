@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
-from planner.confidence.intervals import BASES, are_tied
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.confidence.intervals import BASES, SUREST, are_tied
 
 
 class Standing(NamedTuple):
@@ -80,3 +84,63 @@ def most_known(ordered: Sequence[Standing]) -> int:
 def _is_as_good(first: Standing, one: Standing) -> bool:
     away = abs(math.log(one.bad / first.bad)) if one.bad > 0 and first.bad > 0 else math.inf
     return away <= math.log(first.tie_factor) and tied(first, one)
+
+
+_POINTS = 400
+_SURE_END = NormalDist().inv_cdf(SUREST)
+_FARTHEST, _LEAST = 6.0, 1e-9
+# Standard deviations of errors beyond which nothing counts, and the least of them.
+_cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
+
+
+def regrets(standings: Sequence[Standing], sign: int = 1) -> FloatArray:
+    r"""What each plan is expected to lose against the best of all, as a share of its value.
+
+    ``sign`` is 1 where less is better; where more is, values count as their inverse: a rate as the
+    time of a token. Derived here. With :math:`X_i` what plan i turns out to take, of the median
+    :math:`x_i`, and :math:`Y_i` the least that any turns out to take,
+
+    .. math:: \frac{E[X_i - Y_i]}{x_i} = \frac{1}{x_i} \int P(X_i > t) - P(Y_i > t) \, dt, \quad
+              P(Y_i > t) = P(r_i X_i > t) \prod_j P(X_j > t)
+
+    Logarithms of errors are normal on each side of the prediction, as far as the end of the 90 %
+    interval on that side tells. Errors of different software or GPUs are taken as independent, as
+    `tied` takes them: j are the best of each other ``kin``. Those of the same kin are common and
+    cancel: the best of plan i's own takes :math:`r_i \le 1` of what it takes. NaN where the errors
+    of a plan are unknown, which is none of the others either.
+
+    >>> two = [Standing(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
+    >>> regrets(two).round(3).tolist()
+    [0.077, 0.077]
+    """
+    values, lows, highs = (
+        np.array([getattr(one, name) for one in standings], dtype=np.float64)
+        for name in ("value", "low", "high")
+    )
+    if sign < 0:
+        values, lows, highs = 1 / values, 1 / highs, 1 / lows
+    with np.errstate(invalid="ignore", divide="ignore"):
+        logs = np.log(values)
+        below = np.maximum(logs - np.log(np.minimum(lows, values)), _LEAST) / _SURE_END
+        above = np.maximum(np.log(np.maximum(highs, values)) - logs, _LEAST) / _SURE_END
+    known = np.flatnonzero(np.isfinite(logs + below + above))
+    found = np.full(len(values), np.nan)
+    if not known.size:
+        return found
+    logs, below, above = logs[known], below[known], above[known]
+    at = np.linspace(min(logs - _FARTHEST * below), max(logs + _FARTHEST * above), _POINTS)
+
+    def beyond(center: FloatArray) -> FloatArray:
+        """The probabilities to take more, of shape (plans, points), around some medians."""
+        away = at - center[:, None]
+        return np.asarray(_cdf(-away / np.where(away < 0, below[:, None], above[:, None])))
+
+    kin = [standings[place].kin for place in known.tolist()]
+    best: dict[tuple[object, ...], int] = {}
+    for place in np.argsort(logs, kind="stable").tolist():
+        best.setdefault(kin[place], place)
+    more, own = beyond(logs), beyond(logs[[best[name] for name in kin]])
+    least = [np.prod(more[[p for n, p in best.items() if n != name]], axis=0) for name in kin]
+    lost = more - own * np.array(least)
+    found[known] = np.trapezoid(lost * np.exp(at - logs[:, None]), at, axis=1)
+    return found

@@ -11,7 +11,7 @@ import numpy as np
 from planner.base.arrays import IndexArray, distinct
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.ranking import Standing, lack_of, most_known, tied
+from planner.confidence.ranking import Standing, lack_of, most_known, regrets, tied
 from planner.configurations.table import ConfigurationTable
 from planner.optimize.collector import Collector, NearestMiss
 from planner.optimize.pareto import pareto_front, useful
@@ -108,6 +108,18 @@ def better_tied(problem: Problem, groups: Sequence[Group], chosen: Choice) -> Ch
         if own is not None and one.values[0] < chosen.values[0] and tied(own, standing)
     ]
     return min(better, key=lambda one: one.values[0], default=None)
+
+
+def regret_of(problem: Problem, groups: Sequence[Group], chosen: Choice) -> float:
+    """What a choice is expected to lose against the best of those of other cells, as
+    `planner.confidence.ranking.regrets`; NaN without others, or where nothing tells of its errors.
+    """
+    ranked = ranked_choices(problem, groups)
+    own = [at for at, (_, one) in enumerate(ranked) if one is chosen]
+    if len(ranked) < 2 or not own:
+        return math.nan
+    standings = [standing for standing, _ in ranked]
+    return float(regrets(standings, problem.objectives[0].sign)[own[0]])
 
 
 def ranked_choices(problem: Problem, groups: Sequence[Group]) -> list[tuple[Standing, Choice]]:

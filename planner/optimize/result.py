@@ -23,6 +23,7 @@ from planner.optimize.groups import (
     first,
     joint_front,
     nearest,
+    regret_of,
     why,
 )
 from planner.optimize.problem import Problem
@@ -188,6 +189,13 @@ class SearchResult:
         """The plan of another cell that is predicted to be better, and is tied with it; judged."""
         choice = self._choice and better_tied(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
+
+    @cached_property
+    def regret(self) -> float:
+        """What it is expected to lose against the best plan of other cells, as a share; NaN where
+        there are none, or nothing tells.
+        """
+        return regret_of(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:

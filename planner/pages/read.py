@@ -79,7 +79,14 @@ from planner.show.views.front import objective_column, percentile_columns
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.load import start_pairs
 from planner.show.views.search import compared_columns, fastest_line, tied_words
-from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
+from planner.show.views.sure import (
+    fits_words,
+    reached_pairs,
+    regret_words,
+    sure_lines,
+    ties,
+    told_names,
+)
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.results import Sweep
@@ -200,8 +207,11 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
         moved = lever_ranks(row, document.part("levers", list))
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"{document.where}: its part levers is damaged ({error}).") from error
+    regret = number_of(document.part("recommended_sure", dict), "regret")
+    lost = regret_words(regret, label(goals[0])) if goals else ""
     page = replace(
         page,
+        sure=[*page.sure, *([f"{lost}."] if lost else [])],
         sections=[
             replace(one, blocks=[moved, *one.blocks]) if moved and one.title == CHANGES else one
             for one in page.sections

@@ -31,7 +31,7 @@ from planner.show.views.money import (
     signed_lines,
     within_sellers_line,
 )
-from planner.show.views.sure import evidence
+from planner.show.views.sure import evidence, regret_words
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
@@ -370,6 +370,8 @@ def proven_lines(group: Group) -> Iterator[str]:
             told = " ".join(best_words(other).split())
             told += ", not proven" if other.get(RUNS) == 0 else ""
             yield f"Tied with the {TITLES[measure]}, predicted to be better: {told}"
+        if measure != VALUE and (line := regret_words(group.regret(measure), measure)):
+            yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
             continue
         missing = (

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.ranking import Standing, most_known, tied
+from planner.confidence.ranking import Standing, most_known, regrets, tied
 from planner.optimize.result_columns import lack_in, standing_of
 from planner.show.views.told import label
 from planner.sweeps.columns import (
@@ -155,6 +155,19 @@ class Group:
             if rows:
                 found[measure] = rows[most_known(standings)]
         return found
+
+    def regret(self, measure: str) -> float:
+        """What the best is expected to lose against those of all other places and numbers, as a
+        share of its measure; NaN where nothing tells.
+        """
+        best, sign = self.best.get(measure), better(measure)
+        others = (here.found.get(measure) for here in self.spots.values())
+        known = [one for one in others if one is not None]
+        if best is None or len(known) < 2:
+            return math.nan
+        known.sort(key=lambda one: sign * one.value, reverse=True)
+        of_kin = {one.kin: one for one in known}  # the best of each stands for all
+        return float(regrets([_standing(measure, best), *of_kin.values()], int(sign))[0])
 
     def better_tied(self, measure: str) -> Row | None:
         """The best as predicted of the rows that are tied with the best and predicted to be better.

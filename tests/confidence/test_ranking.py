@@ -1,11 +1,15 @@
 """Which of several plans is taken: the best in a bad case, of tied ones the one best known."""
 
+import math
+from statistics import NormalDist
+
+import numpy as np
 import pytest
 from rows import each
 
 import planner
 from planner.confidence.intervals import BASES
-from planner.confidence.ranking import Standing, lack_of, most_known
+from planner.confidence.ranking import Standing, lack_of, most_known, regrets
 from planner.optimize.groups import ranked_choices
 from planner.optimize.sureness import bad_factor
 
@@ -38,6 +42,36 @@ def test_evidence_shrinks_from_measured_runs_on_the_gpu_to_none():
 )
 def test_of_tied_plans_the_one_best_known_is_taken(plans, taken):
     assert most_known(plans) == taken
+
+
+@pytest.mark.parametrize("wide", [1.05, 1.25, 2.0])
+def test_regret_is_that_of_an_option_to_exchange(wide):
+    """Of two log-normal errors it has a closed form (Margrabe, 1978)."""
+    normal = NormalDist()
+    spread = math.log(wide) / normal.inv_cdf(0.95)
+    exact = math.exp(spread**2 / 2) * (2 * normal.cdf(spread / math.sqrt(2)) - 1)
+    two = [plan(1.0, wide=wide), plan(1.0, wide=wide, kin="b")]
+    assert regrets(two) == pytest.approx([exact, exact], rel=1e-3)
+    assert regrets(two, -1) == pytest.approx([exact, exact], rel=1e-3)
+
+
+def test_regret_is_what_draws_of_all_plans_lose():
+    plans = [plan(1.0), plan(1.1, wide=1.6, kin="b"), plan(0.95, wide=1.2, kin="c"), plan(0.97)]
+    normal = np.random.default_rng(1).standard_normal((3, 200_000))
+    a, b, c = (
+        one.value * np.exp(math.log(one.high / one.value) / 1.6448536 * draws)
+        for one, draws in zip(plans, normal, strict=False)
+    )
+    drawn = np.array([a, b, c, 0.97 * a])  # errors of one kin are common
+    lost = (drawn - drawn.min(axis=0)).mean(axis=1) / [one.value for one in plans]
+    assert regrets(plans) == pytest.approx(lost, rel=0.02)
+
+
+def test_what_nobody_knows_the_errors_of_has_no_regret_and_gives_none():
+    alone, with_unknown = regrets([plan(1.0)]), regrets([plan(1.0), Standing(0.5, kin=("b",))])
+    assert alone == pytest.approx([0.0], abs=1e-6)
+    assert with_unknown[0] == pytest.approx(0.0, abs=1e-6)
+    assert math.isnan(with_unknown[1])
 
 
 def test_a_search_by_throughput_counts_the_bad_case_of_its_time():

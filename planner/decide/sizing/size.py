@@ -10,20 +10,21 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
-from planner.base.cells import Value, by_column
+from planner.base.cells import Row, Value, by_column
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
-from planner.confidence.ranking import most_known, tied
+from planner.confidence.ranking import Standing, most_known, regrets, tied
 from planner.decide.sizing.day import Load, days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
-from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.fleet import Size, cost_standing
 from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import StopSearch
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
@@ -46,7 +47,7 @@ SURELY = 0.9
 """The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
-COST = "cost"
+COST, REGRET = "cost", "expected_regret"
 LOAD, STARTUP, _, SERVICES, STOCK = terms_about("sized_by")
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
@@ -114,8 +115,26 @@ class Sizes:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """A row for each choice as columns; what a row lacks is None."""
+        return by_column(self.rows)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """A row for each choice, with what it is expected to lose against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
-        return by_column(rows)
+        costs = [cost_standing(row) if row["feasible"] else Standing(math.nan) for row in rows]
+        if self.best is None or self.best.carried is not None or len(self.found) < 2:
+            return rows
+        lost = regrets(costs).tolist()
+        return [{**row, REGRET: known_value(one)} for row, one in zip(rows, lost, strict=True)]
+
+    @property
+    def regret(self) -> float:
+        """What the best is expected to lose against the others, as a share of its cost; NaN where
+        there are none, or nothing tells.
+        """
+        if len(self.found) < 2 or self.found[0].carried is not None:
+            return math.nan
+        return float(regrets([one.standing for one in self.found])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each choice: GPU, contract, margins, then the plan's columns in full.

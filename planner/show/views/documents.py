@@ -78,7 +78,7 @@ def finish_search(
             "recommended_row": _row(plan, best),
             "recommended_limits": _limits(plan, best),
             "recommended_load": load_line(plan, best),
-            "recommended_sure": _sureness(plan, best),
+            "recommended_sure": {**_sureness(plan, best), "regret": known_value(result.regret)},
             "open_facts": _open_facts(plan, best),
             "proven_row": _row(plan, result.proven),
             "tied_row": _row(plan, result.better_tied),

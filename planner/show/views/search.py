@@ -53,6 +53,7 @@ from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
+    regret_words,
     short_open_lines,
     sure_lines,
     told_names,
@@ -117,6 +118,9 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     yield from comparisons_blocks(plan, result, is_full=True)
+    column = of_objective(plan, plan.problem.objectives[0].name, result.table)
+    if result.table and (line := regret_words(result.regret, label(column))):
+        yield said(line, indent="")
     yield from front_blocks(plan, result, top)
     if result.recommended is not None:
         yield from points_blocks(plan, result)

@@ -40,7 +40,7 @@ from planner.show.views.documents import question_manifest
 from planner.show.views.envelopes import carried_blocks, carried_lines, envelope_words
 from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
-from planner.show.views.sure import other_formats
+from planner.show.views.sure import other_formats, regret_words
 from planner.show.views.told import (
     ends_in,
     label,
@@ -156,6 +156,8 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
     if not best.is_proven:
         lines.append(_proven_line(best, sizes.proven, sure))
+    if line := regret_words(sizes.regret, "cost"):
+        lines.append(line)
     if line := _spare_line(best.cheapest or best.fewest):
         lines.append(line)
     if best.simplest is not None:

@@ -90,6 +90,14 @@ def with_told_ends(
     return {**row, **{n: v for c, e in ends.items() for n, v in zip(ends_of(c), e, strict=True)}}
 
 
+def regret_words(regret: float, of: str) -> str:
+    """What a plan is expected to lose against the best of the others; empty where unknown."""
+    if not math.isfinite(regret):
+        return ""
+    lost = "what it loses on average to the one that turns out best"
+    return f"Expected regret {text.percent(regret)} of its {of}: {lost}"
+
+
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
     """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
 
