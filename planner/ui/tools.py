@@ -46,6 +46,31 @@ _SAYS = (
 )
 
 
+_ROW = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
+_ANSWER: dict[str, Any] = {
+    "type": "object",
+    "required": ["manifest"],
+    "properties": {
+        "manifest": {
+            "type": "object",
+            "description": "version, command, digests of specs, and what was assumed (defaults)",
+        },
+        "rows": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "the first rows; a column ends with its unit, X_low and X_high are the "
+            f"ends of its 90 % interval, the tool {NAMES} says what terms mean",
+        },
+        **dict.fromkeys(("recommended_row", "tied_row", "proven_row", "fastest_row"), _ROW),
+    },
+}
+"""The object of ``--json``: what is the same of all commands; others have more parts."""
+_NAMED: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {"type": ["array", "object"], "description": "names, or terms"},
+}
+
+
 def serve(limits: Limits, specs: Path | None) -> None:
     """Answer on the standard streams until the client closes them."""
     pool = Pool(limits, specs)
@@ -88,6 +113,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                 name=command,
                 description=f"{SUMMARIES[command]}. {bounds}",
                 input_schema=_with_rows(question_schema(command)),
+                output_schema=_ANSWER,
                 annotations=is_read,
             )
             for command in COMMANDS
@@ -103,6 +129,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                     "like": {"type": "string", "description": "what a name has in it"},
                 },
             },
+            output_schema=_NAMED,
             annotations=is_read,
         ),
     ]
