@@ -15,7 +15,7 @@ from pathlib import Path
 
 import planner
 from planner.decide.improve import best_changes
-from planner.launch.judge import judged
+from planner.launch.assumed import judged
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of
 

@@ -6,6 +6,7 @@ made from the package (`scripts/site_pages.py`) into `docs/generated`, which git
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -16,6 +17,9 @@ import site_pages  # noqa: E402
 from docutils.utils.math.latex2mathml import tex2mathml  # noqa: E402
 
 from planner.base.version import DISTRIBUTION, __version__  # noqa: E402
+
+# Pages become millions of nodes that stay: looking for cycles among them takes a quarter of all.
+gc.set_threshold(500_000)
 
 project = "planner"
 author = f"the authors of {DISTRIBUTION}"

@@ -15,11 +15,12 @@ from planner.decide.explaining.largest import Largest, Methods, methods_of_layou
 from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
 from planner.decide.explaining.operators import operator_times, read_question
+from planner.decide.predictor import Predictor
 from planner.decide.sizing.day import read_load
 from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.services import read_services, read_stock, share
 from planner.decide.sizing.size import contracts_given, size_all
-from planner.errors import SearchSpaceError
+from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
@@ -41,8 +42,8 @@ from planner.show.views.explanation import explained_plan
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.any_plan import pinned_in, request_in
 from planner.sweeps.read import make_sweep, read_plan
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import on_cores, run_sweep
+from planner.sweeps.store import Sweep
 from planner.workloads.base import Evaluation
 from planner.workloads.given import make_request, question_of, read_burst, read_driver, read_request
 from planner.workloads.pinned import PinnedPlan
@@ -59,6 +60,7 @@ __all__ = [
     "max_batches",
     "max_length",
     "operators",
+    "predictor",
     "read_launch",
     "search",
     "size",
@@ -145,6 +147,27 @@ def estimate(
     number = read_burst(asked.workload, burst)
     plan = one_configuration(asked, number)
     return Estimated.showing(evaluated(plan, number), plan=plan)
+
+
+def predictor(*, base: Request | None = None, **request: object) -> Predictor:
+    """The time of any batch of one configuration that serves, for simulators of engines.
+
+    ``request`` and ``base`` are those of `estimate`, whose steps it counts with; the workload is
+    ``serve`` where none is given.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        As in `estimate`; or prefill and decode have workers of their own.
+    InfeasibleError
+        The configuration cannot be.
+    """
+    if base is None:
+        request.setdefault("workload", "serve")
+    found = estimate(base=base, burst=None, **request)
+    if found.rejected_by:
+        raise InfeasibleError(f"The configuration is rejected by {found.rejected_by}.")
+    return Predictor.of(found.candidates)
 
 
 def size(

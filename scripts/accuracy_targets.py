@@ -22,8 +22,7 @@ from statistics import fmean, median
 from target_sets import SETS, scaling_gaps
 
 from planner.confidence.software import read_table
-from planner.validation.compare import Row, group_errors, memory_verdicts
-from planner.validation.kinds import Compared
+from planner.validation.compare import Compared, Row, group_errors, memory_verdicts
 
 _FOLDER = Path(__file__).parent / "published"
 _TABLES = ("training", "static", "serving")

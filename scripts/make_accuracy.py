@@ -24,8 +24,15 @@ import planner
 from planner.base.text import count, significant
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import Errors, Row, group_errors, joined, memory_verdicts
-from planner.validation.kinds import Compared, predict
+from planner.validation.compare import (
+    Compared,
+    Errors,
+    Row,
+    group_errors,
+    joined,
+    memory_verdicts,
+    predict,
+)
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 

@@ -20,8 +20,7 @@ from residuals import Cell, Held, cells, held_when_left_out, layout_factors, res
 import planner.confidence
 from planner.confidence.intervals import LEVEL, WORK, Tables
 from planner.confidence.software import read_table
-from planner.validation.compare import Row, joined
-from planner.validation.kinds import predict
+from planner.validation.compare import Row, joined, predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 FOLDER = Path(planner.confidence.__file__).parent

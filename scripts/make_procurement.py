@@ -24,8 +24,8 @@ from planner.base import text
 from planner.base.cells import Row, number
 from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
-from planner.sweeps.results import Sweep
 from planner.sweeps.screen import headlines, plan_in_short, told_of, where
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import Summary, summarize
 
 ROOT = Path(planner.__file__).parents[1]

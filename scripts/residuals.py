@@ -24,9 +24,15 @@ from planner.confidence.intervals import (
     Tables,
     quantile,
 )
-from planner.validation.compare import Row, layout_problems
+from planner.validation.compare import (
+    STEP_TIME,
+    TOKEN_TIME,
+    TRAINING_KIND,
+    Compared,
+    Row,
+    layout_problems,
+)
 from planner.validation.inference.cases import InferenceCase, Mode
-from planner.validation.kinds import STEP_TIME, TOKEN_TIME, TRAINING_KIND, Compared
 from planner.validation.prediction import Case
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.

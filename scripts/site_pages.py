@@ -27,7 +27,7 @@ _OF_THE_TOP = {
 NAVIGATION = {
     "Guides": "training fine-tuning serving traffic launch sizing sweeps procurement clusters "
     "money failures campaigns energy api_prices comparing explaining operators largest pictures "
-    "report ui files specs models_read measure calibration drivers python",
+    "report ui files specs models_read measure calibration drivers python simulators",
     "Reference": "reference launch_options generated/interface generated/gpus generated/clusters "
     "generated/models generated/frameworks generated/engines",
     "How well, and how": "accuracy accuracy_tables causes recipes launch_files_read "
@@ -53,6 +53,7 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.max_batches
 .. autofunction:: planner.max_length
 .. autofunction:: planner.operators
+.. autofunction:: planner.predictor
 .. autoclass:: planner.Request
 
 Results
@@ -77,6 +78,10 @@ Results
 .. autoclass:: planner.decide.api_comparison.ApiComparison
    :members:
 .. autoclass:: planner.decide.api_comparison.Offer
+.. autoclass:: planner.decide.predictor.Predictor
+   :members:
+.. autoclass:: planner.decide.predictor.VidurPredictor
+   :members:
 
 Errors
 ------

@@ -14,9 +14,9 @@ from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.estimators.parameters import count_parameters
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
-from planner.specs.efficiency import with_defaults
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import with_defaults
 from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind

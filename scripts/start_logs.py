@@ -20,7 +20,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.units import GIB
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine

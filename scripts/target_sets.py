@@ -14,8 +14,7 @@ from make_recipes import layout_of, question_of, recipes
 from start_logs import predicted, start_logs
 
 import planner
-from planner.validation.compare import Row
-from planner.validation.kinds import Compared
+from planner.validation.compare import Compared, Row
 from planner.validation.prediction import RATES
 
 Numbers = list[tuple[float, bool]]

@@ -48,19 +48,23 @@ _OF_PUBLISHED_RUNS = (
     "validation/test_inference_shipped.py",
     "validation/test_shipped_runs.py",
 )
-# These open a browser, which a process starts once.
-_IN_BROWSER = ("pages/test_report_in_browser.py", "ui/test_ui_in_browser.py")
+# These share a server, answers and a browser, which a process starts once.
+_OF_PAGES = tuple(
+    f"{path.parent.name}/{path.name}"
+    for folder in ("pages", "ui")
+    for path in Path(__file__).parent.joinpath(folder).glob("test_*.py")
+)
 # These come first, else one of them ends alone.
-_LONG = (*_OF_PUBLISHED_RUNS, "test_readme.py", "sweeps/test_kills.py")
+_LONG = (*_OF_PUBLISHED_RUNS, *_OF_PAGES, "test_readme.py", "sweeps/test_kills.py")
 
 
 class _ByFile(LoadFileScheduling):
-    """A worker takes whole files, and all files of published runs, or in a browser."""
+    """A worker takes whole files, and all files of published runs, or of pages."""
 
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.partition("::")[0]
-        if name.endswith(_IN_BROWSER):
-            return "in a browser"
+        if name.endswith(_OF_PAGES):
+            return "pages"
         return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
 
 
@@ -77,7 +81,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     for cases in _of_few(items).values():
-        (number,) = cases[0].get_closest_marker("few").args
+        ((number,),) = (mark.args for mark in cases[0].iter_markers("few"))  # one alone
         draw = random.Random(f"{SEED} {cases[0].nodeid}")
         for item in draw.sample(cases, max(len(cases) - number, 0)):
             item.add_marker(pytest.mark.drawn)
@@ -161,7 +165,7 @@ def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(120_000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: seen.append(message.text))

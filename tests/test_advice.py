@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from planner.decide.advice import remedies, rounded_outward
-from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.problem import constraints
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 

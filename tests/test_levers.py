@@ -62,3 +62,15 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all() -> None:
     assert min(changes) > 0.1
     several = Request(**vars(TRAIN) | {"num_gpus": (128, 256)})
     assert not any(name == "number of GPUs" for name, _ in found(several))
+
+
+def test_caches_of_prefixes_are_levers_that_say_what_they_find() -> None:
+    request = SERVE.changed(
+        request_rate=40.0, input_tokens=6000, output_tokens=200, turns=12, think_time=60.0
+    )
+    by_name = {one.name: one for one in found(request).values()}
+    for name in ("router", "host cache"):
+        own, other = by_name[name].own, by_name[name].other
+        shares = [float(words.split()[-2]) for words in (own, other)]
+        assert shares[0] < 10 < shares[1]
+        assert by_name[name].change < -0.1

@@ -194,6 +194,7 @@ def test_the_package_shows_its_public_names():
         "max_batches",
         "max_length",
         "operators",
+        "predictor",
         "read_launch",
         "search",
         "size",

@@ -33,6 +33,7 @@ NOT_RUN = {
 # What begins with a table that commands of console blocks above made: tests/launch do the same.
 ON_ROWS_OF_THE_PAGE = "planner calibrate runs.csv --output my_profile.toml"
 LONG = ("planner size", "planner validate", "--gpu all")
+LONGEST = "--load"  # searches every hour of a day
 QUICK = ("estimate", "specs", "validate")
 
 
@@ -167,8 +168,15 @@ def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
 
 
+LONG_SESSIONS = [
+    pytest.param(one, marks=[pytest.mark.drawn] if LONGEST in one.commands[-1] else [])
+    for one in sessions()
+    if one.is_long
+]
+
+
 @pytest.mark.few(1)
-@pytest.mark.parametrize("session", [one for one in sessions() if one.is_long], ids=str)
+@pytest.mark.parametrize("session", LONG_SESSIONS, ids=str)
 def test_long_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
 

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from planner.configurations.enumerate import AXES
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.rl import RlConfigurations
+from planner.configurations.table import (
+    PoolConfigurations,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
 from planner.question import inputs, terms
 from planner.question.request import Request
 from planner.question.terms import (
@@ -27,7 +31,11 @@ from planner.workloads.replicas import Replicas
 from planner.workloads.training_runs import TrainingRuns
 
 PACKAGE = Path(__file__).parents[1] / "planner"
-TABLES = {"train": TrainingConfigurations, "serve": ServingConfigurations}
+TABLES = {
+    "train": TrainingConfigurations,
+    "serve": ServingConfigurations,
+    "rl": RlConfigurations,
+}
 KINDS = {"parameter", "derived", "pool", "question", "sizing", "operator"}
 KINDS |= {"result", "limit", "objective", "answer"}
 CANDIDATES = {
@@ -36,7 +44,7 @@ CANDIDATES = {
     "serve": (Replicas, PoolDeployments),
 }
 # Where a struct of arrays or a request declares the types of its fields.
-TYPED = {"configurations/training.py", "configurations/serving.py", "request.py"}
+TYPED = {"configurations/table.py", "request.py"}
 
 
 @pytest.mark.parametrize("workload", TABLES)

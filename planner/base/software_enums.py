@@ -204,3 +204,35 @@ class RecomputedModules(NameSet):
     """The sets of such modules, as array codes."""
 
     _names = MODULES
+
+
+class Placement(Code):
+    """Where trainer and engine of reinforcement learning run.
+
+    ``COLOCATED``: on the same GPUs, one after the other. ``SEPARATE``: each on its own, one after
+    the other. ``ONE_STEP_OFF``: answers of the next step are generated while those of the one
+    before are trained. ``ASYNC``: neither waits, within the staleness that is allowed.
+    """
+
+    COLOCATED = 0
+    SEPARATE = 1
+    ONE_STEP_OFF = 2
+    ASYNC = 3
+
+
+class WeightSync(Code):
+    """How new weights get from the trainer to the engine.
+
+    ``AUTO``: as the framework does in the placement. ``IPC``: handed over on the same GPU.
+    ``NCCL``: gathered and broadcast by one rank. ``RESHARD``: from each rank to those that need
+    its part. ``HOST``: in buckets through pinned host memory. ``DELTA``: what has changed alone.
+    ``STORE``: through files or objects.
+    """
+
+    AUTO = 0
+    IPC = 1
+    NCCL = 2
+    RESHARD = 3
+    HOST = 4
+    DELTA = 5
+    STORE = 6

@@ -304,6 +304,23 @@ class TrainingObjective(StrEnum):
         return policy, 0 if precomputed else reference
 
 
+class Algorithm(StrEnum):
+    """What reinforcement learning of generated answers maximizes; see `TrainingObjective`.
+
+    ``RLOO`` [1]_ takes the passes of GRPO; ``PPO`` [2]_ has a critic.
+
+    References
+    ----------
+    .. [1] A. Ahmadian et al., "Back to basics," 2024, arXiv:2402.14740.
+    .. [2] J. Schulman et al., "Proximal policy optimization," 2017, arXiv:1707.06347.
+    """
+
+    GRPO = "grpo"
+    DAPO = "dapo"
+    RLOO = "rloo"
+    PPO = "ppo"
+
+
 _OF_PAIRS = (TrainingObjective.DPO, TrainingObjective.ORPO, TrainingObjective.RM)
 
 

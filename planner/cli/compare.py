@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.request import given_answers, option_of
+from planner.cli.options import given_answers, option_of
 from planner.workloads.given import parse_settings
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.options import draw_plan, picture_of
-from planner.cli.request import make_request
+from planner.cli.options import draw_plan, make_request, picture_of
 
 
 @options.taking(
@@ -20,6 +19,7 @@ from planner.cli.request import make_request
         "dark",
         "picture_width",
         "timeline",
+        "mocker_profile",
         "compare_api",
         "write",
         "full",
@@ -41,11 +41,11 @@ def estimate(given: options.Given) -> None:
     from planner.workloads.plan import evaluated, one_configuration, result_of
 
     if given.get("imported") is not None:
-        from planner.cli.imported import estimate_imported
+        from planner.cli.launch import estimate_imported
 
         return estimate_imported(given, request)
     json, quiet = given["json"], given["quiet"]
-    check_outputs(None, json)
+    check_outputs(None, json, given["mocker_profile"])
     picture = picture_of("estimate", given)
     plan = one_configuration(request, given["burst"])
     found = evaluated(plan, given["burst"])

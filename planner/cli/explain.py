@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli import options
-from planner.cli.options import Given, option_name
-from planner.cli.request import as_started, make_request
+from planner.cli.options import Given, as_started, make_request, option_name
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.question.request import Request
-from planner.cli.how import texts_of
+from planner.cli.help import texts_of
 from planner.question.inputs import several
 
 
@@ -64,7 +63,7 @@ def against_request(given: Given, base: Request) -> Request | None:
     SpecError, SearchSpaceError, LaunchError
         A name or a value is unknown, or a file holds no plan.
     """
-    from planner.cli.request import option_of
+    from planner.cli.options import option_of
     from planner.decide.explaining.against import changed_request
     from planner.errors import SearchSpaceError
     from planner.show.views.comparison import file_and_row

@@ -1,16 +1,27 @@
-"""``planner launch``: the files that start a plan."""
+"""``planner launch``: the files that start a plan, and a file of the user's judged and improved."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from planner.base.cells import Row
 from planner.cli import options
-from planner.cli.request import make_request
+from planner.cli.options import draw_plan, make_request, picture_of
 from planner.launch import WRAPPERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.decide.improve import Change
+    from planner.launch.imported import Imported
+    from planner.launch.rewrite import Rewritten
     from planner.question.request import Request
+    from planner.show.page import Block
+    from planner.workloads.base import Evaluation
+    from planner.workloads.plan import Plan
 
 
 @options.taking(
@@ -35,7 +46,7 @@ def launch(given: options.Given) -> None:
 
         request = recommended_of(with_profiles(request, given["target"])).request()
     elif given.get("imported") is not None:
-        from planner.launch.judge import as_started
+        from planner.launch.assumed import as_started
         from planner.launch.write import translated
 
         file_request, _ = as_started(request)
@@ -49,7 +60,7 @@ def launch(given: options.Given) -> None:
 def _compare(own: Request, other: Request) -> None:
     """Say how fast a user's launch file is, and the same plan in the other tool."""
     from planner.errors import InfeasibleError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.show.page import said
     from planner.show.terminal import make_console, write
     from planner.show.views.imported import translation_text
@@ -121,3 +132,246 @@ def _list(given: options.Given) -> None:
     if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
     write(make_console(), targets_blocks())
+
+
+def estimate_imported(given: options.Given, request: Request) -> None:
+    """Say what the file means, how it runs, and what to change in it."""
+    from planner.base.files import check_outputs
+    from planner.errors import InfeasibleError, LaunchError
+    from planner.launch.assumed import changes_of, full_row, judged
+    from planner.show.terminal import make_console, write
+    from planner.show.views.infeasible import headline, infeasible_message
+    from planner.show.views.load import refuse_overload
+    from planner.show.views.search import write_estimate
+    from planner.workloads.given import parse_settings
+    from planner.workloads.plan import result_of
+
+    imported: Imported = given["imported"]
+    check_outputs(None, given["json"], given.get("mocker_profile"))
+    picture = picture_of("estimate", given)
+    plan, found, notes = judged(request, given["burst"])
+    row = full_row(found)
+    beside = parse_settings(given["settings"] or [])
+    changes = changes_of(imported, request, plan, found, row, beside)
+    change, rewritten, is_whole = _chosen(given, plan, found, changes)
+    if not found.rejected_by:
+        more = _told(imported, change, rewritten)
+        write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+        draw_plan(given, picture, plan, found.candidates)
+    if not given["quiet"]:
+        console = make_console(stderr=given["json"] == Path("-"))
+        others = [one for one in changes if one is not change]
+        told = _change_blocks(given, plan, found, row, change, others, rewritten, is_whole)
+        write(console, _blocks(given, plan, found, row, notes, told))
+    if given["write"] and rewritten is not None:
+        if not is_whole:
+            raise LaunchError(
+                f"{imported.path}: nothing was written: the change is not whole there."
+            )
+        for one in (rewritten, *rewritten.others):
+            if one.before != one.after:
+                _write(one.path, one, quiet=given["quiet"])
+    if found.rejected_by:
+        result = result_of(plan, found)
+        is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
+        if is_told and not given["quiet"]:
+            raise InfeasibleError(headline(plan, result))
+        raise InfeasibleError(infeasible_message(plan, result, found))
+    refuse_overload(plan, found.candidates)
+
+
+def _another_plan(given: options.Given, plan: Plan, found: Evaluation, row: Row) -> Iterator[Block]:
+    """The best plan of the same GPUs that fits, where no change of the file's does."""
+    from planner.decide.improve import another_plan
+    from planner.show.views.imported import another_blocks
+
+    target = given["imported"].target
+    can_say = target.table.can_say
+    best = another_plan(
+        plan, found, target.profiles, lambda name, value: value is not None and can_say(name, value)
+    )
+    yield from another_blocks(best, row)
+
+
+def _chosen(
+    given: options.Given, plan: Plan, found: Evaluation, changes: list[Change]
+) -> tuple[Change | None, Rewritten | None, bool]:
+    """The change to make, the file with it, and whether that says the whole of it.
+
+    The best one whose file reads back as the configuration that was promised; else the best.
+    """
+    from planner.decide.improve import recommended_change
+    from planner.errors import LaunchError
+
+    best = recommended_change(changes)
+    if best is None:
+        return None, None, False
+    imported = given["imported"]
+    others = sorted((one for one in changes if one is not best), key=lambda one: -one.value)
+    first: Rewritten | None = None
+    for change in (best, *others):
+        try:
+            made = _rewritten(imported, plan, found, change)
+        except LaunchError:  # the target cannot say the whole of it
+            continue
+        first = first or made
+        if made.diff and _reads_as(given, made, change):
+            return change, made, True
+    return best, first, False
+
+
+def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
+    """Whether the changed file starts the configuration of the change."""
+    from planner.cli.options import make_request
+    from planner.errors import PlannerError
+    from planner.launch.assumed import full_row, judged
+    from planner.question.terms import terms_of
+
+    imported: Imported = given["imported"]
+    assumed = {name: imported.values[name] for name in imported.assumed}
+    of_file = {"from_file": imported.path, "launch_text": made.after, "launch_assumed": assumed}
+    again = {**given, **of_file, "quiet": True}
+    with tempfile.TemporaryDirectory() as folder:
+        if made.others:  # read where the changed ones stand beside the file
+            again["from_file"] = Path(folder, imported.path.name)
+            beside = {one.path: one.text for one in imported.found.files.values() if one.path}
+            texts = {**beside, **{one.path: one.after for one in made.others}}
+            for path, text in {**texts, again["from_file"]: made.after}.items():
+                Path(folder, path.name).write_text(text, encoding="utf-8")
+        try:
+            _, found, _ = judged(make_request(again), given["burst"])
+        except PlannerError:
+            return False
+    row = full_row(found)
+    parameters = terms_of(given["workload"], "parameter")
+    return not found.rejected_by and all(
+        row.get(name) == change.row[name] for name in parameters if name in change.row
+    )
+
+
+def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change) -> Rewritten:
+    """The user's file with a change."""
+    from dataclasses import replace
+
+    from planner.launch.job import Job
+    from planner.launch.rewrite import rewritten
+    from planner.workloads.pinned import PinnedPlan
+    from planner.workloads.plan import evaluated, one_configuration
+
+    request = PinnedPlan.of(plan, change.row).request()
+    if "concurrency" in change.changed:
+        # The number that the file tells the engine changes with the plan's.
+        request = replace(request, max_num_seqs=None)
+    after = one_configuration(request)
+    jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
+    return rewritten(imported, *jobs, changed=change.changed)
+
+
+def _told(
+    imported: Imported, change: Change | None, rewritten: Rewritten | None
+) -> dict[str, object]:
+    """The part of the JSON file that is about the launch file."""
+    return {
+        "target": imported.target.name,
+        "values": dict(imported.values),
+        "defaults": dict(imported.defaults),
+        "assumed": dict(imported.assumed),
+        "notes": list(imported.notes),
+        "lines": [
+            {
+                "line": line.line,
+                "option": line.option,
+                "text": line.text,
+                "status": str(line.status),
+                "meaning": line.meaning,
+            }
+            for line in imported.lines
+        ],
+        "change": None if change is None else dict(change.changed),
+        "diff": "" if rewritten is None else rewritten.diff,
+    }
+
+
+def _blocks(
+    given: options.Given,
+    plan: Plan,
+    found: Evaluation,
+    row: Row,
+    notes: tuple[str, ...],
+    change: Iterator[Block],
+) -> Iterator[Block]:
+    from planner.show.page import GAP, said
+    from planner.show.views.imported import (
+        beside_blocks,
+        misfit_blocks,
+        shorter_blocks,
+        started_blocks,
+        understood_blocks,
+        wasted_blocks,
+    )
+    from planner.show.views.search import estimate_blocks, one_blocks
+    from planner.show.views.search import misfit_blocks as all_misfit_blocks
+
+    yield from understood_blocks(given["imported"], is_full=given["full"])
+    yield said(*(f"  {note}" for note in notes))
+    yield GAP
+    if found.rejected_by:
+        if given["full"] and found.rejected_by in found.source.rejections:
+            yield from all_misfit_blocks(plan, found)
+        elif found.rejected_by == "out_of_memory":
+            yield from misfit_blocks(plan, row)
+        if found.rejected_by == "out_of_memory":
+            yield from shorter_blocks(given["imported"], plan, found)
+    elif given["full"]:
+        yield from estimate_blocks(plan, found)
+    else:
+        yield from one_blocks(plan, found)
+        yield from started_blocks(plan, row)
+        yield from wasted_blocks(row)
+    yield from change
+    yield from beside_blocks(given["question"])
+
+
+def _change_blocks(
+    given: options.Given,
+    plan: Plan,
+    found: Evaluation,
+    row: Row,
+    change: Change | None,
+    others: list[Change],
+    rewritten: Rewritten | None,
+    is_whole: bool,
+) -> Iterator[Block]:
+    """The change, what it costs and the next best one, and how the file says it."""
+    from planner.optimize.result_columns import fit_probability
+    from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
+
+    is_running, fits = not found.rejected_by, fit_probability(row)
+    yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
+    if change is None and found.rejected_by == "out_of_memory":
+        yield from _another_plan(given, plan, found, row)
+    if change is not None and not is_running:
+        yield from next_blocks(plan.workload.name, change, others, row)
+    if rewritten is not None and is_whole:
+        yield from diff_blocks(rewritten, is_written=given["write"])
+    elif rewritten is not None:
+        yield from by_hand_blocks(rewritten)
+
+
+def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
+    """Put the change into the user's file; its text before stays in a file beside it."""
+    from planner.base.files import written_whole
+    from planner.errors import OutputError
+    from planner.show.terminal import make_console
+
+    names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
+    kept = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)
+    if kept is None:
+        raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
+    mode = path.stat().st_mode
+    for target, text in ((kept, rewritten.before), (path, rewritten.after)):
+        with written_whole(target) as file:
+            file.write(text)
+        target.chmod(mode & 0o7777)
+    if not quiet:
+        make_console(stderr=True).print(f"{path} is changed; {kept.name} is as it was.")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli import options
-from planner.cli.request import as_started, given_answers, make_request
+from planner.cli.options import as_started, given_answers, make_request
 
 if TYPE_CHECKING:
     from planner.decide.explaining.largest import Largest

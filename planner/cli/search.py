@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from planner.base.cells import Value, number
 from planner.cli import options
-from planner.cli.options import picture_of
-from planner.cli.request import make_request
+from planner.cli.options import make_request, picture_of
 from planner.workloads.given import DRIVERS
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def search(given: options.Given) -> None:
 def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: bool) -> None:
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
-    from planner.launch.judge import full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
     from planner.show.views.search import own_line

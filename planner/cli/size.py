@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from planner.cli import options
-from planner.cli.options import picture_of
-from planner.cli.request import given_answers, make_request
+from planner.cli.options import given_answers, make_request, picture_of
 from planner.errors import SearchSpaceError
 from planner.question.inputs import quantity, whole
 from planner.workloads.given import parse_settings

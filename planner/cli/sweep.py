@@ -11,8 +11,7 @@ import typer
 from planner.cli import options
 from planner.cli.app import PlainCommand, PlainGroup
 from planner.cli.help import PlanningCommand
-from planner.cli.options import Given, picture_of
-from planner.cli.request import given_answers
+from planner.cli.options import Given, given_answers, picture_of
 from planner.question.inputs import whole
 from planner.workloads.given import parse_settings
 
@@ -45,7 +44,7 @@ def show(given: Given) -> None:
     names = (field.name for field in fields(Shown))
     asked = Shown(**{name: given[name] for name in names if given[name] is not None})
     if drawn is not None:
-        from planner.sweeps.pictures import draw_shown
+        from planner.sweeps.show import draw_shown
 
         draw_shown(drawn, asked)
     write(make_console(), shown_blocks(asked))
@@ -133,7 +132,7 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
 
     asked = Shown(folder=given["output"])
     if picture is not None:
-        from planner.sweeps.pictures import draw_shown
+        from planner.sweeps.show import draw_shown
 
         draw_shown(picture, asked)
     if not given["quiet"]:
@@ -145,7 +144,7 @@ def _tell(given: options.Given, picture: Picture | None) -> None:
 def _refuse_none(folder: Path) -> None:
     """A sweep without a single plan ends as a search without one does."""
     from planner.errors import InfeasibleError
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
 
     sweep = Sweep(folder)
     if not any(row["feasible"] for row in sweep.rows()):

@@ -90,7 +90,7 @@ def validate(given: options.Given) -> None:
         write_predictions,
     )
     from planner.specs.catalogue import Catalogue
-    from planner.validation.kinds import kind_of
+    from planner.validation.compare import kind_of
     from planner.validation.library import Library, replacing
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
@@ -140,8 +140,7 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
     from planner.show.terminal import progress_bar
-    from planner.validation.compare import joined
-    from planner.validation.kinds import predict
+    from planner.validation.compare import joined, predict
 
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
         return joined(table, predict(table, library, progress=progress))

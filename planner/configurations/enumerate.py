@@ -12,8 +12,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Values, distinct
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.question.inputs import LARGEST, read, suggestion
 from planner.question.terms import glossary, terms_about, terms_of

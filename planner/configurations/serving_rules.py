@@ -9,11 +9,11 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray
 from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
 from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
+    ServingConfigurations,
     first_broken,
     indivisible,
     left_over_gpus,

@@ -1,10 +1,10 @@
-"""What the structs of arrays of training and serving have in common, and rules that judge them."""
+"""Configurations of training and serving as structs of arrays, in short words, and their rules."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import Field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, replace
 from functools import cache
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -20,8 +20,11 @@ from planner.base.arrays import (
     Values,
     first_true,
 )
+from planner.base.cells import number_in
+from planner.base.enums import PipelineSchedule
 from planner.base.records import record
-from planner.question.terms import glossary, plain_values
+from planner.base.software_enums import AttentionKernel
+from planner.question.terms import columns_about, glossary, plain_values, terms_of
 from planner.specs.model import ModelSpec
 
 _BYTE = 128  # Codes that a signed byte tells apart.
@@ -234,3 +237,264 @@ def predicted(name: str, description: str) -> Rule[object, object]:
 OUT_OF_HOST_MEMORY = predicted(
     "out_of_host_memory", "what is offloaded or loads whole needs more than the host memory"
 )
+
+
+@record(kw_only=True)
+class TrainingConfigurations(ConfigurationTable):
+    """Layouts of a training step; every field broadcasts to ``shape``."""
+
+    workload = "train"
+
+    num_gpus: FloatArray
+    tensor_parallel: FloatArray
+    context_parallel: FloatArray
+    pipeline_parallel: FloatArray
+    virtual_pipeline: FloatArray
+    layer_split: BoolArray
+    expert_parallel: FloatArray
+    micro_batch_size: FloatArray
+    global_batch_size: FloatArray
+    zero_stage: CodeArray
+    data_parallel_replicas: FloatArray
+    recompute: CodeArray
+    recompute_num_layers: FloatArray
+    recompute_modules: CodeArray
+    saved_tensors: CodeArray
+    offloaded_tensors: CodeArray
+    offload: CodeArray
+    precision: CodeArray
+    sequence_parallel: BoolArray
+    flash_attention: BoolArray
+    attention_kernel: CodeArray
+    expert_compute: CodeArray
+    torch_compile: CodeArray
+    loss_kernel: CodeArray
+    loss_chunks: FloatArray
+    fp8_attention: BoolArray
+    fp8_recipe: CodeArray
+    optimizer: CodeArray
+    optimizer_state_precision: CodeArray
+    main_params_precision: CodeArray
+    main_grads_precision: CodeArray
+    optimizer_in_backward: BoolArray
+    paged_optimizer: BoolArray
+    reduce_bucket_size: FloatArray
+    sub_group_size: FloatArray
+    stage3_max_live_parameters: FloatArray
+    zero3_init: BoolArray
+    norm_input_bits: FloatArray
+    fc1_input_bits: FloatArray
+    activation_input_bits: FloatArray
+    fc2_input_bits: FloatArray
+    expert_tensor_parallel: FloatArray
+    overlap_expert_parallel: BoolArray
+    token_dispatcher: CodeArray
+    expert_capacity_factor: FloatArray
+    expert_imbalance: FloatArray
+    cp_comm_type: CodeArray
+    tp_comm_overlap: BoolArray
+    pipeline_schedule: CodeArray
+
+    @property
+    def data_parallel(self) -> FloatArray:
+        """GPUs over tensor, context and pipeline parallelism; a fraction if they do not fit."""
+        return self.num_gpus / (
+            self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+        )
+
+    @property
+    def num_micro_batches(self) -> FloatArray:
+        """Micro-batches of a step (gradient accumulation steps)."""
+        return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+    @property
+    def fused_attention(self) -> BoolArray:
+        """Where one kernel computes attention."""
+        return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
+
+    @property
+    def any_own_states(self) -> bool:
+        """Whether any of them has another optimizer, or other formats, than its framework."""
+        own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
+        return any(code.any() for code in (*own, self.main_grads_precision))
+
+    @property
+    def expert_ranks(self) -> FloatArray:
+        """GPUs that one copy of the routed experts is spread over."""
+        return self.expert_parallel * self.expert_tensor_parallel
+
+    @property
+    def expert_load(self) -> FloatArray:
+        """Tokens of the fullest rank of experts over the mean, those dropped left out.
+
+        A rank has all tokens at most, so many times the mean as ranks split the experts.
+        """
+        limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
+        return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
+
+    @property
+    def from_both_ends(self) -> BoolArray:
+        """Where micro-batches enter the pipeline at both ends, and a GPU has two stages."""
+        return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
+
+    @property
+    def any_offload(self) -> bool:
+        """Whether any of them keeps something in host memory."""
+        return bool(self.offload.any() or self.offloaded_tensors.any())
+
+
+NAMES = TrainingConfigurations.names()
+cast = TrainingConfigurations.cast
+
+
+_PARAMETERS = terms_of("train", "parameter")
+_BATCHES = ("micro_batch_size", "global_batch_size")
+DEGREES = tuple(
+    name
+    for name, term in terms_of("train", "parameter", "derived").items()
+    if term.short and term.type == "count" and name not in _BATCHES
+)
+"""Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
+
+SAID_TWICE = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+"""Values that other parameters say too, by parameter."""
+
+TOLD = columns_about("trained")
+
+
+def brief(row: Mapping[str, object]) -> str:
+    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+
+    Rows of older versions lack parameters, which then are plain.
+    """
+    known = terms_of("train", "parameter", "derived")
+    words = [
+        f"{known[name].short}{row[name]}"
+        for name in DEGREES
+        if row.get(name) and number_in(row, name) > 1
+    ]
+    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
+    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    others = [
+        f"{name} {row[name]}"
+        for name, term in _PARAMETERS.items()
+        if not term.short and not term.option and term.type != "flag"
+        if row.get(name, term.plain) not in (term.plain, *SAID_TWICE.get(name, ()))
+    ]
+    return ", ".join([" ".join(words), *others])
+
+
+@record(kw_only=True)
+class ServingConfigurations(ConfigurationTable):
+    """Ways to serve a model; every field broadcasts to ``shape``.
+
+    A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
+    holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
+    one attention rank.
+    Experts are split over expert_parallel ranks, and each of them over what is left of the
+    replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
+    ``gpu_memory_utilization``: the share of a GPU's memory as the engine is told it, see
+    `planner.specs.engine.MemoryShare`; 0: the engine's own default.
+    """
+
+    workload = "serve"
+
+    num_gpus: FloatArray
+    tensor_parallel: FloatArray
+    pipeline_parallel: FloatArray
+    attention_data_parallel: FloatArray
+    expert_parallel: FloatArray
+    concurrency: FloatArray
+    max_num_batched_tokens: FloatArray
+    quantization: CodeArray
+    expert_quantization: CodeArray
+    kv_cache: CodeArray
+    weight_offload: FloatArray
+    kv_offload: FloatArray
+    gpu_memory_utilization: FloatArray
+
+    @property
+    def stage_gpus(self) -> FloatArray:
+        """GPUs of one pipeline stage of a replica."""
+        return self.tensor_parallel * self.attention_data_parallel
+
+    @property
+    def replica_gpus(self) -> FloatArray:
+        """GPUs of one replica."""
+        return self.stage_gpus * self.pipeline_parallel
+
+    @property
+    def replica_step_tokens(self) -> FloatArray:
+        """Most tokens of a step of all attention ranks of a replica."""
+        return self.max_num_batched_tokens * self.attention_data_parallel
+
+    @property
+    def data_parallel(self) -> FloatArray:
+        """Replicas; a fraction if they do not fill the GPUs."""
+        return self.num_gpus / self.replica_gpus
+
+    @property
+    def expert_tensor_parallel(self) -> FloatArray:
+        """Ranks that split one expert."""
+        return self.stage_gpus / self.expert_parallel
+
+
+SERVING_NAMES = ServingConfigurations.names()
+
+
+@record(kw_only=True)
+class PoolConfigurations(ServingConfigurations):
+    """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
+
+    ``num_gpus`` are those of all ``replicas`` (decode workers) and ``prefill_replicas``.
+    """
+
+    replicas: FloatArray
+    prefill_replicas: FloatArray
+    prefill_tensor_parallel: FloatArray
+    prefill_pipeline_parallel: FloatArray
+    prefill_attention_data_parallel: FloatArray
+    prefill_expert_parallel: FloatArray
+    prefill_max_num_batched_tokens: FloatArray
+    prefill_quantization: CodeArray
+    prefill_expert_quantization: CodeArray
+    prefill_kv_cache: CodeArray
+    prefill_weight_offload: FloatArray
+    prefill_kv_offload: FloatArray
+    prefill_gpu_memory_utilization: FloatArray
+
+    @classmethod
+    def pooled(
+        cls,
+        prefill: ServingConfigurations,
+        decode: ServingConfigurations,
+        prefill_replicas: FloatArray,
+        replicas: FloatArray,
+    ) -> PoolConfigurations:
+        """So many of two kinds of workers."""
+        gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
+        plain = {name: getattr(decode, name) for name in SERVING_NAMES}
+        return cls(
+            **{**plain, "num_gpus": gpus},
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+            **{PREFILL + name: getattr(prefill, name) for name in OF_PREFILL},
+        )
+
+    @property
+    def decode(self) -> ServingConfigurations:
+        """One decode worker."""
+        values = {name: getattr(self, name) for name in SERVING_NAMES}
+        return ServingConfigurations(**{**values, "num_gpus": self.replica_gpus})
+
+    @property
+    def prefill(self) -> ServingConfigurations:
+        """One prefill worker; its concurrency follows from its steps."""
+        values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
+        ones = np.ones_like(self.prefill_tensor_parallel)
+        alone = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
+        return replace(alone, num_gpus=alone.replica_gpus)
+
+
+PREFILL = "prefill_"
+OF_PREFILL = tuple(name for name in SERVING_NAMES if name not in ("num_gpus", "concurrency"))

@@ -2,43 +2,351 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from planner.base.arrays import BoolArray, CodeArray, is_among
-from planner.base.enums import AttentionKind, ContextExchange, Offload, Recompute, ZeroStage
-from planner.base.records import record
-from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
-from planner.configurations.option_rules import (
-    ATTENTION_KERNEL,
-    LOSS_CHUNKS,
-    OPTION_RULES,
-    WIDEST_FP8_HEAD,
-    attention_kernel,
-    beside_shards,
-    fp8_attention,
-    fp8_recipe,
-    lacking_precision,
-    loss_chunks,
-    second_engine,
-    unsupported_options,
-    unsupported_states,
+from planner.base.arrays import BoolArray, CodeArray, add, is_among
+from planner.base.enums import (
+    AttentionKind,
+    ComputePrecision,
+    ContextExchange,
+    Fp8Recipe,
+    MainPrecision,
+    Offload,
+    OptimizerKind,
+    PipelineSchedule,
+    Precision,
+    Recompute,
+    StatePrecision,
+    TokenDispatcher,
+    ZeroStage,
 )
+from planner.base.records import record
+from planner.base.software_enums import (
+    AttentionKernel,
+    ExpertCompute,
+    LossKernel,
+    RecomputedModules,
+    TorchCompile,
+)
+from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
 from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
+    TrainingConfigurations,
     first_broken,
     indivisible,
     left_over_gpus,
     predicted,
     uneven_widths,
 )
-from planner.configurations.training import TrainingConfigurations
 from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.quantization import NARROW
 from planner.specs.workload import TrainingWorkload, layers_of_chunks
+
+# cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
+WIDEST_FP8_HEAD = 192
+
+
+def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Attention in 8 bit where there are no kernels for it, or nothing else is in 8 bit."""
+    if not c.fp8_attention.any():
+        return np.zeros((), dtype=np.bool_)
+    widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
+    lacking = context.gpu.efficiency.fp8_attention is None or widest > WIDEST_FP8_HEAD
+    wider = ~NARROW[c.precision]
+    return np.asarray(c.fp8_attention & (lacking | wider | ~c.fused_attention))
+
+
+def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Exponents of groups of 32 are of GPUs that have 4 bit, too; each recipe is of 8 bit."""
+    if not c.fp8_recipe.any():
+        return np.zeros((), dtype=np.bool_)
+    violated = (c.fp8_recipe != Fp8Recipe.AUTO) & (c.precision != ComputePrecision.FP8)
+    if not context.gpu.scales_groups:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.MXFP8)
+    if "fp8_block" not in context.gpu.efficiency.quantized_gemm:
+        violated = violated | (c.fp8_recipe == Fp8Recipe.BLOCKWISE)
+    return np.asarray(violated)
+
+
+def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """What the GPU does not multiply in."""
+    peaks = context.gpu.peak_flops
+    lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
+    return np.asarray(lacking)[c.precision]
+
+
+_BEFORE_AMPERE = ("pascal", "volta", "turing")
+_FLASH = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4)
+_WIDEST_FLASH_HEAD = 256
+
+ATTENTION_KERNEL = (
+    "attention_kernel: fa2 needs NVIDIA from Ampere on or AMD, fa3 Hopper, fa4 Hopper or a data "
+    f"centre's Blackwell, cudnn NVIDIA from Ampere on; fa2 to fa4 heads of at most "
+    f"{_WIDEST_FLASH_HEAD}; all but auto and eager flash_attention"
+)
+"""The rule in words."""
+
+
+LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
+"""The rule in words."""
+
+
+def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
+    """Parts of tokens where a loss takes all at once."""
+    return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
+
+
+def has_kernel(gpu: GpuSpec, kernel: AttentionKernel) -> bool:
+    """Whether a kernel runs on a GPU [1]_ [2]_."""
+    is_nvidia = gpu.vendor == "NVIDIA" and gpu.architecture not in _BEFORE_AMPERE
+    return {
+        AttentionKernel.FA2: is_nvidia or gpu.vendor == "AMD",
+        AttentionKernel.FA3: gpu.architecture == "hopper",
+        AttentionKernel.FA4: gpu.architecture in ("hopper", "blackwell"),
+        AttentionKernel.CUDNN: is_nvidia,
+    }.get(kernel, True)
+
+
+def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
+    if not c.attention_kernel.any():
+        return np.zeros((), dtype=np.bool_)
+    heads = [each.head_dim for each in context.model.attentions if not each.has_state]
+    is_wide = max(heads, default=0) > _WIDEST_FLASH_HEAD
+    lacking = np.array(
+        [
+            not has_kernel(context.gpu, kernel) or (is_wide and kernel in _FLASH)
+            for kernel in AttentionKernel
+        ]
+    )
+    fused = c.attention_kernel > AttentionKernel.EAGER
+    return np.asarray(lacking[c.attention_kernel] | (fused & ~c.flash_attention))
+
+
+_MOST_BITS = 32
+_FP32_BYTES = 4.0
+
+
+def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """Where configurations ask a framework for an option that it lacks, by parameter."""
+    known = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
+    schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
+    usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
+    rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
+    found = {"token_dispatcher": ~np.asarray(known)[c.token_dispatcher]}
+    found["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
+    found["cp_comm_type"] = ~np.asarray(rings)
+    if not f.expert_tensor_parallel:
+        found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+    named = c.recompute_modules
+    if np.any(named):
+        lacking = [name for name in RecomputedModules.names() if name not in f.recompute_modules]
+        found["recompute_modules"] = add(RecomputedModules.has(named, name) for name in lacking) > 0
+    if not f.saved_tensors:
+        found["saved_tensors"] = c.saved_tensors != 0
+        found["offloaded_tensors"] = c.offloaded_tensors != 0
+    if not f.expert_overlap:
+        found["overlap_expert_parallel"] = c.overlap_expert_parallel
+    if not f.execution.expert_loop_time:
+        found["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
+    if not f.compilation.selectable:
+        found["torch_compile"] = c.torch_compile != TorchCompile.AUTO
+    if not f.overlap.asynchronous_tensor_parallel:
+        found["tp_comm_overlap"] = c.tp_comm_overlap
+    return found
+
+
+def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
+    """bitsandbytes has paged Adam and Lion, in 8 and 32 bits, of CUDA's unified memory."""
+    if not c.paged_optimizer.any():
+        return np.zeros((), dtype=np.bool_)
+    kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
+    states, told = context.framework.states, c.optimizer_state_precision
+    narrow = is_among(told, (StatePrecision.BF16, StatePrecision.FP8))
+    if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
+        narrow = narrow | (told == StatePrecision.FRAMEWORK)
+    leave = np.asarray([code.of_states for code in Offload])[c.offload]
+    host = context.gpu.host
+    is_possible = context.gpu.vendor == "NVIDIA" and host is not None and bool(host.bandwidth)
+    return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
+
+
+def _split_experts(c: TrainingConfigurations, context: Context) -> BoolArray:
+    split = c.expert_tensor_parallel
+    blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
+    widths = {block.moe_intermediate_size for block in blocks if block}
+    if not widths:
+        return np.asarray(split > 1)
+    violated = np.zeros((), dtype=np.bool_)
+    for width in widths:
+        violated = violated | indivisible(width, split)
+    return violated
+
+
+def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
+    named = (c.token_dispatcher != TokenDispatcher.AUTO) | (c.expert_capacity_factor > 0)
+    named = named | (c.expert_compute == ExpertCompute.LOOP)
+    blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
+    # However they are spread: a token goes to so many different experts.
+    most = max((one.num_experts / one.num_experts_per_tok for one in blocks if one), default=1.0)
+    return np.asarray((named & (not blocks)) | (c.expert_imbalance > most))
+
+
+def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
+    alone = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
+    return np.asarray(c.overlap_expert_parallel & alone)
+
+
+def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
+    return np.asarray(c.tp_comm_overlap & ((c.tensor_parallel == 1) | ~c.sequence_parallel))
+
+
+def _head_exchange(c: TrainingConfigurations, context: Context) -> BoolArray:
+    used = (c.cp_comm_type == ContextExchange.A2A) & (c.context_parallel > 1)
+    if not np.any(used):
+        return np.zeros((), dtype=np.bool_)
+    violated = np.zeros((), dtype=np.bool_)
+    for attention in context.model.attentions:
+        if not attention.has_state:
+            ranks = c.tensor_parallel * c.context_parallel
+            violated = violated | indivisible(attention.num_attention_heads, ranks)
+    return np.asarray(used & violated)
+
+
+def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
+    s, p, m = c.pipeline_schedule, c.pipeline_parallel, c.num_micro_batches
+    other = s >= PipelineSchedule.ZERO_BUBBLE
+    if not np.any(other):
+        return np.zeros((), dtype=np.bool_)
+    both_ends = (p % 2 != 0) | (m % 2 != 0) | (m < 2 * p)
+    violated = (p == 1) | (c.virtual_pipeline > 1)
+    return np.asarray(other & (violated | ((s == PipelineSchedule.DUALPIPE) & both_ends)))
+
+
+def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
+    """The same of optimizers and of formats of what they keep."""
+    found = {}
+    if c.optimizer.any():
+        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+    if np.any(told := c.optimizer_state_precision):
+        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+    if np.any(told := c.main_params_precision):
+        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(told := c.main_grads_precision):
+        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if not f.optimizer_in_backward:
+        found["optimizer_in_backward"] = c.optimizer_in_backward
+    if not f.paged_optimizer:
+        found["paged_optimizer"] = c.paged_optimizer
+    if not f.memory.reduce_bucket_size:
+        found["reduce_bucket_size"] = c.reduce_bucket_size > 0
+    if not f.memory.sub_group_size:
+        found["sub_group_size"] = c.sub_group_size > 0
+    if not f.memory.max_live_parameters:
+        found["stage3_max_live_parameters"] = c.stage3_max_live_parameters > 0
+    if not f.offloading.loaded_per_process:
+        found["zero3_init"] = ~c.zero3_init
+    return found
+
+
+def _not_among(
+    codes: CodeArray,
+    kinds: type[OptimizerKind | StatePrecision | MainPrecision],
+    words: Sequence[str],
+) -> BoolArray:
+    """Where codes are neither their default nor one of some words."""
+    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    return np.asarray(np.array(lacking)[codes])
+
+
+def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArray:
+    named = c.recompute_modules
+    if not np.any(named):
+        return np.zeros((), dtype=np.bool_)
+    known = _modules_of(context.model)
+    held = add(RecomputedModules.has(named, name) for name in known) > 0
+    return np.asarray((named != 0) & (~held | (c.recompute != Recompute.SELECTIVE)))
+
+
+def _modules_of(model: ModelSpec) -> set[str]:
+    """What ``recompute_modules`` names that a model has."""
+    found = {"layernorm"}
+    for group in model.layer_groups:
+        attention, block = group.attention, group.feed_forward
+        if attention:
+            found |= {"attention"} if attention.has_state else {"attention", "core_attn"}
+            found |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
+        if block:
+            found |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
+            found |= {"mlp_act"} if block.shared_width else set()
+            found |= {"shared_experts"} if block.num_experts and block.shared_width else set()
+    return found
+
+
+def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
+    saved, moved = c.saved_tensors, c.offloaded_tensors
+    if not (np.any(saved) or np.any(moved)):
+        return np.zeros((), dtype=np.bool_)
+    violated = ((saved | moved) != 0) & (c.recompute != Recompute.FULL)
+    both = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
+    return np.asarray(violated | ((saved & moved) != 0) | both)
+
+
+def _input_bits(c: TrainingConfigurations, _: Context) -> BoolArray:
+    every = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
+    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in every) > 0)
+
+
+OPTION_RULES = (
+    ("input_bits", "norm_input_bits, fc1_input_bits, activation_input_bits and fc2_input_bits are "
+     "32 at most", _input_bits),
+    ("recompute_modules", "recompute_modules need recompute selective, and one of them at least in"
+     " the model", _recomputed_modules),
+    ("paged_optimizer", "paged_optimizer needs adam or lion with optimizer_state_precision int8 or"
+     " fp32, an NVIDIA GPU whose host link is known, and no offload of states", _paged),
+    ("saved_tensors", "saved_tensors and offloaded_tensors need full recomputation and have no "
+     "tensor in common; offload of activations moves all by itself", _kept_tensors),
+    ("expert_tensor_parallel", "expert_tensor_parallel must divide the width of the experts",
+     _split_experts),
+    ("expert_routing", "token_dispatcher, expert_capacity_factor, expert_imbalance and "
+     "expert_compute loop need experts; expert_imbalance is at most the experts over those that a "
+     "token visits", _routing),
+    ("overlap_expert_parallel", "overlap_expert_parallel needs expert_parallel > 1 and no full "
+     "recomputation", _overlapped_exchange),
+    ("tp_comm_overlap", "tp_comm_overlap needs tensor_parallel > 1 and sequence_parallel",
+     _asynchronous),
+    ("cp_comm_type", "cp_comm_type a2a needs heads of attention that tensor x context parallel "
+     "divides", _head_exchange),
+    ("pipeline_schedule", "zero_bubble and dualpipe need pipeline_parallel > 1 and "
+     "virtual_pipeline 1; dualpipe an even pipeline_parallel and an even number of micro-batches, "
+     "twice as many at least", _schedule),
+)  # fmt: skip
+
+
+def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
+    """ZeRO stages by another engine of the framework, which has plain optimizers."""
+    plain = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
+
+
+def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
+    """Where an axis goes together with how weights are sharded."""
+    if name not in f.sharded_parallel:
+        return np.zeros((), dtype=np.bool_)
+    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
+        has = has | (c.cp_comm_type == ContextExchange.A2A)
+    if name == "expert_parallel":  # copies of all else need every rank to have its own experts
+        has = has | ((c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel))
+        has = has & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(has)
 
 
 @record(kw_only=True)

@@ -11,8 +11,8 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.configurations.table import word
 from planner.errors import PlannerError
-from planner.optimize.constraints import Constraint
 from planner.optimize.exhaustive import without_assumed
+from planner.optimize.problem import Constraint
 from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of

@@ -14,8 +14,8 @@ from planner.confidence.intervals import MEDIAN
 from planner.errors import PlannerError
 from planner.estimators.training.share import Setting
 from planner.optimize.collector import full_rows
+from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Objective, Problem
-from planner.optimize.recommendation import FURTHEST
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
 from planner.question.terms import Term, glossary, terms_about, terms_of

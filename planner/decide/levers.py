@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from planner.base import text
 from planner.base.cells import Row, number
 from planner.base.enums import Contract
 from planner.base.records import record
@@ -18,7 +19,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import glossary
+from planner.question.terms import columns_about, glossary
 from planner.specs.price import CONTRACTS
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.registry import workload_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 # Costs, of which a plan has one at least; by the load where there is one.
 _COSTS = "cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd"
 _HALVES = 0.5, 2.0
+_KEEP = "router", "host cache"
 _SURE = 0.9
 
 
@@ -71,9 +73,11 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     own = first_row(full_columns(result.recommended.columns(), plan.problem.sources))
     column = _column(plan.request, own)
     tried = [*_contracts(plan.request, own, column)]
-    for name, mine, other, answers in _trials(plan.request, own):
+    for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
         row = _searched(plan.request.changed(**answers))
-        tried.append(_lever((name, mine, other), column, own, row))
+        words = (mine, own), (other, row)
+        first, second = (one + _found(of) if name in _KEEP else one for one, of in words)
+        tried.append(_lever((name, first, second), column, own, row))
     found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
     return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
 
@@ -107,6 +111,25 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
         sure = request.limit_confidence
         other_sure = _SURE if sure == MEDIAN else MEDIAN
         yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
+
+
+def _caches(plan: Plan, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+    """Where prompts are used again, the same of a router that knows it, and of half of the host."""
+    if not math.isfinite(number(own.get("cache_residence_s"))):
+        return
+    request = plan.request
+    if not request.router.startswith("cache"):
+        yield "router", request.router, "cache_aware", {"router": "cache_aware"}
+    half = plan.source_of(own).setting.machine.host_memory / 2
+    if not request.host_cache and math.isfinite(half):
+        words = "none", text.gibibytes(half)
+        yield "host cache", *words, {"host_cache": half}
+
+
+def _found(row: Row) -> str:
+    """What a plan finds of its prompts, all its caches together."""
+    shares = [number(row.get(name)) for name in columns_about("reuse") if name.endswith("rate")]
+    return f" finds {text.percent(sum(shares))}" if row else ""
 
 
 def _contracts(request: Request, own: Row, column: str) -> Iterator[Lever]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, first
+from planner.base.arrays import FloatArray, IndexArray, first
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.replay import Requests, StepCosts, replay
+from planner.estimators.inference.prefixes import token_bytes
+from planner.estimators.inference.replay import PrefixCache, Requests, StepCosts, replay
 from planner.estimators.inference.serving import new_tokens, request_overhead
+from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, at_load
 from planner.question.request import Request
 from planner.question.terms import terms_about
@@ -26,10 +28,12 @@ LATENCIES = terms_about("latency", "serve")
 class Replayed:
     """The mean and the percentiles of each latency [s], by ``mean`` or share.
 
-    ``predicted`` in closed form, ``seen`` in the replay of ``requests``.
+    ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
+    of prompts that is found in the caches, predicted and seen; None where no blocks are named.
     """
 
     requests: int
+    hit_rates: tuple[float, float] | None
     predicted: Mapping[str, Mapping[float | None, float]]
     seen: Mapping[str, Mapping[float | None, float]]
 
@@ -45,7 +49,8 @@ class Replayed:
 def replayed(candidates: Candidates, request: Request) -> Replayed:
     """The trace of a question on the first of some candidates; its times stretched to the rate.
 
-    Requests go to the replicas in turn.
+    Requests go to the replicas in turn, or where most of their prompt was computed last if the
+    router knows.
 
     Raises
     ------
@@ -64,27 +69,45 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
     scheduler = setting.engine.scheduler
     ranks = first(c.attention_data_parallel)
     places = min(first(estimate.memory.most_sequences), scheduler.max_num_seqs * ranks)
-    new = float(new_tokens(setting))
+    new, work = first(new_tokens(setting)), setting.workload
     costs = StepCosts.of(estimate.served.phases, new, scheduler.chunked_prefill)
     times = trace.times * stretch
-    prompts = trace.input_tokens * new / setting.workload.input_tokens
+    prompts = trace.input_tokens * new / work.input_tokens
+    blocks: Sequence[Sequence[int]] = ()
+    owners: IndexArray = np.arange(times.size) % number
+    if work.reuse is not None:
+        prompts, blocks = trace.input_tokens, trace.blocks_of_each
+        if not work.reuse.scatter:
+            owners = _sent_back(blocks, number)
+    room = first(estimate.memory.room.size / token_bytes(setting, estimate.memory)) * ranks
+    caches = list[PrefixCache]()
     outside = request_overhead(setting)
     seen: dict[str, list[FloatArray]] = {name: [] for name in LATENCIES}
     for replica in range(number):
-        own = slice(replica, None, number)
-        if not times[own].size:
+        own = np.flatnonzero(owners == replica)
+        if not own.size:
             continue
         requests = Requests(
-            arrivals=times[own], prompts=prompts[own], answers=trace.output_tokens[own]
+            arrivals=times[own],
+            prompts=prompts[own],
+            answers=trace.output_tokens[own],
+            blocks=[blocks[place] for place in own.tolist()] if blocks else (),
         )
+        if blocks:
+            caches.append(PrefixCache(int(room / trace.block_tokens), trace.block_tokens))
         one = replay(
-            requests, costs, places=int(places), step_tokens=int(first(c.replica_step_tokens))
+            requests,
+            costs,
+            places=int(places),
+            step_tokens=int(first(c.replica_step_tokens)),
+            cache=caches[-1] if blocks else None,
         )
         each = (one.first + outside, one.per_token[~np.isnan(one.per_token)], one.latency + outside)
         for name, values in zip(LATENCIES, each, strict=True):
             seen[name].append(values)
     return Replayed(
         requests=trace.times.size,
+        hit_rates=_hit_rates(setting, caches),
         predicted={
             name: {None: first(found.value(name))}
             | {share: first(found.percentile(name, share)) for share in SHARES}
@@ -96,3 +119,23 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
             for name, values in ((name, np.concatenate(parts)) for name, parts in seen.items())
         },
     )
+
+
+def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
+    """The replica of each request: that which has most of its prompt, else the next in turn."""
+    known, owners = dict[int, int](), list[int]()
+    for place, prompt in enumerate(blocks):
+        half = prompt[len(prompt) // 2 :]
+        own = next((known[one] for one in reversed(half) if one in known), place % number)
+        known.update(dict.fromkeys(prompt, own))
+        owners.append(own)
+    return np.asarray(owners)
+
+
+def _hit_rates(
+    setting: ServingSetting, caches: Sequence[PrefixCache]
+) -> tuple[float, float] | None:
+    if setting.prefixes is None or not caches:
+        return None
+    found = sum(cache.found for cache in caches) / sum(cache.asked for cache in caches)
+    return first(setting.prefixes.gpu_cache_hit_rate), found

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from planner.base.records import record
 from planner.documents.shell import refuse_unreadable
-from planner.documents.shell.syntax import Source
 from planner.documents.shell.text import Given, Span
+from planner.documents.shell.values import Source
 from planner.errors import LaunchError
 
 if TYPE_CHECKING:

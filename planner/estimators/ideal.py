@@ -11,10 +11,15 @@ from planner.base.enums import (
     Precision,
 )
 from planner.specs.checked import Made, unchecked
-from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, Fp8AttentionEfficiency, GpuSpec
+from planner.specs.gpu import (
+    ClusterSpec,
+    CollectiveEfficiency,
+    Fp8AttentionEfficiency,
+    GpuSpec,
+    collectives,
+)
 
 _KERNEL = {
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "tile_penalty"), 1.0),

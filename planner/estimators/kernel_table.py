@@ -20,6 +20,7 @@ from planner.base.records import record
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
     Done,
+    Ledger,
     Rows,
     Shown,
     clock,
@@ -27,7 +28,6 @@ from planner.estimators.kernel_work import (
     moved_work,
     num_multiprocessors,
 )
-from planner.estimators.ledger import Ledger
 from planner.formulas.attention import wave_fill_factor
 from planner.formulas.roofline import (
     memory_bound_time,

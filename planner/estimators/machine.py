@@ -17,15 +17,19 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (
+    LATENCY,
+    LINK,
+    NETWORK,
+    Ledger,
     Rows,
     Shown,
+    Work,
     copy_work,
     dense_rows,
     expert_rows,
     peak_work,
     rate_of_class,
 )
-from planner.estimators.ledger import LATENCY, LINK, NETWORK, Ledger, Work
 from planner.formulas.collectives import (
     all_to_all_bandwidth,
     bus_volume,

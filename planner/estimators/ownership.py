@@ -1,21 +1,24 @@
-"""What a GPU costs that one owns, from the figures of `planner.specs.ownership`."""
+"""What a GPU costs that one owns, and what a run is charged under a contract."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from planner.base.enums import (
-    Contract,
-)
-from planner.formulas.money import owned_price
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.formulas.money import charged_seconds, gpu_seconds, owned_price, signed_seconds
 from planner.formulas.power import range_of_product
 from planner.specs.catalogue import Catalogue
-from planner.specs.csv_table import UNDATED
 from planner.specs.gpu import GpuSpec
-from planner.specs.ownership import ASSUMED, DIMENSIONS, PRICES, Figure, ownership_of
+from planner.specs.load import UNDATED
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import ESTIMATE, Price
+from planner.specs.price import ASSUMED, DIMENSIONS, ESTIMATE, PRICES, Figure, Price, ownership_of
+from planner.specs.site import Site
 
 Place: TypeAlias = Mapping[str, Figure]
 """Figures of a building and its region, by their names, which replace those of all."""
@@ -119,3 +122,53 @@ def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
     if "power_over_tdp" in given:
         given["power_per_gpu"] = given.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
     return float(owned_price(**given))
+
+
+@record(kw_only=True)
+class Charge:
+    """GPU-seconds ``used`` and ``signed`` for, and what a run is charged for them [USD].
+
+    ``outlay`` is what is paid for all that is signed, or for what is bought, and ``break_even`` the
+    share of the term with work from which on it is cheaper than on demand; both are None where
+    nothing is signed for a term.
+    """
+
+    used: FloatArray
+    signed: FloatArray
+    cost: FloatArray
+    outlay: FloatArray | None = None
+    break_even: FloatArray | None = None
+
+    @property
+    def unused(self) -> FloatArray:
+        """GPU-seconds that are signed for and not used by the run."""
+        return self.signed - self.used
+
+
+def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
+    """What a run of a ``duration`` [s] on so many GPUs is charged on the terms of a site.
+
+    Of a term all that is signed for it, or the run's part of it where the rest has work, as
+    ``site.utilization`` says.
+    """
+    offer, n = site.offer, site.had(num_gpus)
+    used = gpu_seconds(duration=duration, num_gpus=n)
+    if offer is None or not offer.is_signed:
+        return Charge(used=used, signed=used, cost=used * site.price)
+    signed = signed_seconds(used=used, num_gpus=n, term=offer.term)
+    charged = charged_seconds(used=used, signed=signed, utilization=site.utilization or 0.0)
+    hourly = offer.value * offer.in_use
+    bought = np.broadcast_to(n * offer.outlay, used.shape)
+    return Charge(
+        used=used,
+        signed=signed,
+        cost=charged * hourly,
+        outlay=signed * hourly if math.isnan(offer.outlay) else bought,
+        break_even=np.full(used.shape, offer.break_even),
+    )
+
+
+def outlay(site: Site, num_gpus: Numeric) -> FloatArray | None:
+    """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
+    term = 0.0 if site.offer is None else site.offer.term
+    return charge(site, duration=term, num_gpus=num_gpus).outlay if term > 0 else None

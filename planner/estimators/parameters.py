@@ -6,9 +6,17 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from planner.base.records import record
-from planner.layers.model import Layer, describe, embedding_of, layer_of, logits_of, prediction_of
+from planner.layers.model import (
+    Layer,
+    Tower,
+    describe,
+    embedding_of,
+    layer_of,
+    logits_of,
+    prediction_of,
+)
 from planner.layers.operators import Holder, Op
-from planner.specs.model import LayerGroup, ModelSpec, VisionTower
+from planner.specs.model import LayerGroup, ModelSpec
 
 
 @record(kw_only=True)
@@ -120,8 +128,8 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
     )
 
 
-def tower_parameters(tower: VisionTower) -> int:
-    """Parameters of a vision tower: embedding of patches, layers, projector."""
+def tower_parameters(tower: Tower) -> int:
+    """Parameters of a tower: embedding of patches or frames, layers, projector."""
     h = tower.hidden_size
     embedding = (tower.patch_width + tower.patch_bias + tower.num_position_embeddings) * h
     layers = sum(

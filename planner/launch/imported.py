@@ -17,7 +17,7 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError, did_you_mean
-from planner.launch.launchers.gpu_words import gpu_called
+from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target

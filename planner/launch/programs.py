@@ -30,8 +30,8 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions
+from planner.launch.charts import CONFIG
 from planner.launch.launchers import kubeflow
-from planner.launch.ray_serve import CONFIG
 from planner.launch.target import Target
 from planner.launch.targets import readers, target_of, xtuner
 from planner.launch.understood import ONGOING, Found, World

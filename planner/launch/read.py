@@ -18,7 +18,16 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
 from planner.launch.arguments import documents_in, of_here_document, read_arguments, told_in
-from planner.launch.charts import applied, chart_around, in_chart, installed, values_in
+from planner.launch.benchmark import (
+    REQUESTS,
+    accepted_by,
+    client_of,
+    is_of_clients,
+    requests_of,
+    said_alone,
+    served_of,
+)
+from planner.launch.charts import applied, chart_around, configs_of, in_chart, installed, values_in
 from planner.launch.imported import Imported, distinct, imported, joined, pair
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -31,15 +40,6 @@ from planner.launch.launchers.fronts import (
 from planner.launch.launchers.peel import SCRIPTS
 from planner.launch.launchers.recipes import entry_of, with_arguments
 from planner.launch.launchers.tasks import tasks_of
-from planner.launch.loads import (
-    REQUESTS,
-    accepted_by,
-    client_of,
-    is_of_clients,
-    requests_of,
-    said_alone,
-    served_of,
-)
 from planner.launch.option_table import Accepted
 from planner.launch.programs import (
     commands_of,
@@ -50,7 +50,6 @@ from planner.launch.programs import (
     with_function,
     world_of_program,
 )
-from planner.launch.ray_serve import configs_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models

@@ -12,7 +12,7 @@ from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.training_names import targets_of
 from planner.base.units import GIB
-from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
+from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
@@ -32,7 +32,7 @@ from planner.specs.serving import DraftMethod, ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")
-_PROMPT_ALONE = "1"
+_PROMPT_ALONE = "0"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
@@ -369,8 +369,8 @@ def note_lengths(told: Told, longest: int | None) -> None:
     if told.reading.value("output_tokens") == _PROMPT_ALONE:
         told.copy("output_tokens")
         told.notes.append(
-            "Requests are embedded or scored: a prompt without an answer is done at its first "
-            f"token. The command does not say how long they are{limit}: give --input-tokens."
+            f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
+            "give --input-tokens."
         )
     else:
         told.notes.append(

@@ -13,7 +13,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import served_targets
 from planner.base.units import GIB
-from planner.configurations.serving import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
+from planner.configurations.table import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
@@ -325,6 +325,7 @@ def common_quantities(worker: Worker) -> Words:
         "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
         "pool": worker.name,
+        "output_tokens": None if int(job["output_tokens"]) else 0,
     }
 
 

@@ -16,7 +16,7 @@ from planner.base.files import written_whole
 from planner.base.reading import read_bytes, read_json
 from planner.base.records import record
 from planner.base.version import __version__
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS

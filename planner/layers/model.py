@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
-from planner.layers.feed_forward import feed_forward_block
 from planner.layers.operators import (
     AttentionCore,
     Experts,
@@ -32,6 +31,7 @@ from planner.layers.operators import (
 from planner.layers.residual import (
     altup_ends,
     corrected,
+    feed_forward_block,
     norm,
     norm_weights,
     one_of_streams,
@@ -39,7 +39,7 @@ from planner.layers.residual import (
     per_layer_embedding,
     sources,
 )
-from planner.specs.model import LayerGroup, ModelSpec, VisionTower
+from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
 
 
 def embedding(model: ModelSpec) -> Iterator[Op]:
@@ -171,6 +171,19 @@ class Layer:
         return tuple(map(_together, sums.values()))
 
     @cached_property
+    def widest(self) -> int:
+        """Most numbers per token that it has at once between its matrices."""
+        inner = [op for op in self.of(Product) if op.holder is Holder.FEED_FORWARD]
+        widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
+        if core := self.core:
+            widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
+        if scan := self.scan:
+            widths.append(scan.projected)
+        if experts := self.experts:
+            widths.append(2 * experts.width * experts.per_token)
+        return max(widths)
+
+    @cached_property
     def num_matrices(self) -> tuple[int, int]:
         """Matrices of a checkpoint that may be quantized: outside the feed-forward, and in it."""
         counts = [0, 0]
@@ -237,16 +250,18 @@ def _end(operators: Iterator[Op]) -> Layer:
 
 
 _MODULE = "vision"
+Tower: TypeAlias = VisionTower | AudioTower
+"""What makes tokens of what is no text."""
 
 
 @lru_cache(maxsize=256)
-def tower_layer(tower: VisionTower, group: LayerGroup) -> Layer:
+def tower_layer(tower: Tower, group: LayerGroup) -> Layer:
     """One layer of a group of the tower."""
     return _named(describe(tower.hidden_size, group).operators)
 
 
 @lru_cache(maxsize=256)
-def patch_embedding(tower: VisionTower) -> Layer:
+def patch_embedding(tower: Tower) -> Layer:
     """The product that makes a vector of each patch [1]_."""
     return _named(
         (
@@ -265,7 +280,7 @@ def patch_embedding(tower: VisionTower) -> Layer:
 
 
 @lru_cache(maxsize=256)
-def projector(tower: VisionTower) -> Layer:
+def projector(tower: Tower) -> Layer:
     """What a token meets between tower and language model, as one product as large [2]_."""
     depth = tower.patches_per_token * tower.hidden_size
     return _named(

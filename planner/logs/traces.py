@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from gzip import GzipFile
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from planner.base import reading
-from planner.base.arrays import FloatArray
+from planner.base.arrays import FloatArray, IndexArray
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
 
@@ -37,12 +40,19 @@ def _names() -> Mapping[str, tuple[str, ...]]:
     return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
 
+def _no_names() -> IndexArray:
+    return np.zeros(0, dtype=np.int64)
+
+
 @record(kw_only=True)
 class Trace:
     """Requests in the order in which they came.
 
     ``times`` in seconds from the first, empty where the file has lengths alone; ``input_tokens``
     and ``output_tokens`` of each. ``unanswered``: rows without an answer, which are left out.
+    ``blocks``: names of the blocks of all prompts, those of one from its end to its begin, of which
+    ``block_counts`` says how many a prompt has; empty where the file names none. A block has
+    ``block_tokens``, and stands for all before it, too.
     """
 
     name: str
@@ -50,6 +60,21 @@ class Trace:
     input_tokens: FloatArray
     output_tokens: FloatArray
     unanswered: int = 0
+    blocks: IndexArray = field(default_factory=_no_names)
+    block_counts: IndexArray = field(default_factory=_no_names)
+
+    @property
+    def block_tokens(self) -> int:
+        """Tokens of a block: the power of two nearest to what longer prompts have in each."""
+        long = self.block_counts >= max(float(np.median(self.block_counts)), 1.0)
+        each = np.median(self.input_tokens[long] / self.block_counts[long])
+        return 1 << max(int(np.rint(np.log2(max(each, 1.0)))), 0)
+
+    @property
+    def blocks_of_each(self) -> list[list[int]]:
+        """The blocks of each prompt from its begin on."""
+        ends = np.cumsum(self.block_counts)
+        return [one[::-1].tolist() for one in np.split(self.blocks, ends[:-1])]
 
     @property
     def seconds(self) -> float:
@@ -117,16 +142,21 @@ def read_trace(path: Path) -> Trace:
     times = np.zeros(0)
     if "time" in columns:
         times = _times(columns["time"], path, lines, _unit(names, chosen["time"]))
+    blocks, counts = _blocks(columns.get("blocks", ()), path, lines)
     kept = answers >= 1
     if not kept.any():
         raise SpecError(f"{path}: has no request with an answer.")
     times = times[kept] if times.size else times
+    if counts.size and not kept.all():
+        blocks, counts = blocks[np.repeat(kept, counts)], counts[kept]
     return Trace(
         name=path.name,
         times=times - times[0] if times.size else times,
         input_tokens=np.maximum(prompts[kept], 1.0),
         output_tokens=answers[kept],
         unanswered=int((~kept).sum()),
+        blocks=blocks,
+        block_counts=counts,
     )
 
 
@@ -193,6 +223,31 @@ def _lengths(given: list[object], path: Path, lines: Sequence[int], role: str) -
     found = _numbers(given, path, lines, role)
     _refuse((found < 0) | (found > _LONGEST) | (found % 1 > 0), given, path, lines, role)
     return found
+
+
+def _blocks(
+    given: Sequence[object], path: Path, lines: Sequence[int]
+) -> tuple[IndexArray, IndexArray]:
+    """The names of all blocks, of each request from its last on, and how many each has."""
+    if not any(given):
+        return _no_names(), _no_names()
+    lists: list[Any] = [one or [] for one in given]
+    try:
+        counts = np.array([len(one) for one in lists])
+        every = chain.from_iterable(map(reversed, lists))
+        return np.fromiter(every, dtype=np.int64, count=int(counts.sum())), counts
+    except (TypeError, ValueError, OverflowError):
+        wrong = next(place for place, one in enumerate(lists) if not _are_names(one))
+        raise SpecError(
+            f"{path}:{lines[wrong]}: the blocks of a prompt are {str(lists[wrong])[:40]!r}, not a "
+            "list of whole numbers."
+        ) from None
+
+
+def _are_names(given: object) -> bool:
+    return isinstance(given, list) and all(
+        isinstance(one, int) and abs(one) < 2**63 for one in given
+    )
 
 
 def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:

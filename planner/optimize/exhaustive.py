@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from planner.optimize.collector import Collector, NearestMiss
-from planner.optimize.constraints import Constraint
-from planner.optimize.groups import grouped
-from planner.optimize.problem import Problem
+from planner.optimize.collector import Collector, NearestMiss, grouped
+from planner.optimize.problem import Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Columns, Source
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss
+from planner.optimize.collector import Group, NearestMiss, Pieces
 from planner.optimize.exhaustive import exhaustive_search, search_together
-from planner.optimize.groups import Group, Pieces
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Source

@@ -11,9 +11,9 @@ import numpy as np
 
 from planner.base.cells import Value, number_in
 from planner.base.records import record
-from planner.optimize.collector import NearestMiss, in_order
-from planner.optimize.groups import (
+from planner.optimize.collector import (
     Group,
+    NearestMiss,
     Pieces,
     bad_case,
     best_choice,
@@ -21,13 +21,14 @@ from planner.optimize.groups import (
     by_value,
     cell_of,
     first,
+    in_order,
     joint_front,
     nearest,
     regret_of,
     why,
 )
+from planner.optimize.pareto import Choice
 from planner.optimize.problem import Problem
-from planner.optimize.recommendation import Choice
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
 from planner.question.terms import terms_about

@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.confidence.classes import confidence
 from planner.confidence.intervals import FIXED, Confidence
-from planner.confidence.plans import confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWork
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload
 
 if TYPE_CHECKING:
-    from planner.optimize.constraints import Constraint
-    from planner.optimize.problem import Objective
+    from planner.optimize.problem import Constraint, Objective
 
 
 _MANY = 2**16
@@ -128,7 +128,7 @@ class Setting(Protocol):
     def profile(self) -> FrameworkProfile | EngineProfile: ...
 
     @property
-    def workload(self) -> TrainingWorkload | ServingWorkload: ...
+    def workload(self) -> TrainingWorkload | ServingWorkload | RlWork: ...
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 

@@ -14,16 +14,7 @@ from planner.base import text
 from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.pages.assumptions import (
-    CHANGES,
-    assumptions,
-    facts_of,
-    facts_section,
-    manifest_section,
-    predicted_anew,
-    used_specs,
-)
-from planner.pages.comparison import bounds_section, comparison_page
+from planner.pages.comparison import bounds_section, comparison_page, sizes_page
 from planner.pages.document import (
     ESTIMATE,
     SEARCH,
@@ -46,18 +37,24 @@ from planner.pages.first import (
     verb,
     with_meanings,
 )
-from planner.pages.sizes import sizes_page
 from planner.pages.sweep import sweep_page
 from planner.pages.table import (
     AXES,
+    CHANGES,
     MOST_BARS,
     MOST_ROWS,
     PLACES,
     PLAN,
+    assumptions,
     breakdowns,
+    facts_of,
+    facts_section,
     front_chart,
     make_table,
+    manifest_section,
+    predicted_anew,
     shown_columns,
+    used_specs,
 )
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
@@ -89,7 +86,7 @@ from planner.show.views.sure import (
 )
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.results import Sweep
+from planner.sweeps.store import Sweep
 from planner.workloads.base import Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of

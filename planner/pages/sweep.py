@@ -14,11 +14,6 @@ from typing import Any
 from planner.base import text
 from planner.base.cells import Row as SweepRow
 from planner.base.cells import Value
-from planner.pages.assumptions import (
-    assumptions,
-    manifest_section,
-    specs_of_rows,
-)
 from planner.pages.document import (
     Row,
     version_notes,
@@ -35,10 +30,13 @@ from planner.pages.table import (
     AXES,
     MOST_ROWS,
     PLACES,
+    assumptions,
     breakdowns,
     front_chart,
     make_table,
+    manifest_section,
     shown_columns,
+    specs_of_rows,
 )
 from planner.question.inputs import limit_column
 from planner.show.page import (
@@ -62,7 +60,6 @@ from planner.sweeps.columns import (
 )
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import Sweep
 from planner.sweeps.screen import (
     BRACKETS,
     alike_lines,
@@ -79,6 +76,7 @@ from planner.sweeps.screen import (
     proven_lines,
     where,
 )
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import Group, Summary, summarize
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of

@@ -25,7 +25,7 @@ class Request:
 
     Parameters
     ----------
-    workload : ``train``, ``inference`` (one static batch) or ``serve``
+    workload : ``train``, ``inference`` (one static batch), ``serve`` or ``rl``
     model, gpu, cluster, space, framework, engine : name, alias or path of a spec
         Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
         of A100-SXM-80GB. A space names its framework or engine; with neither, all current ones that
@@ -111,6 +111,7 @@ class Request:
     precompute_ref_log_probs: bool = False
     images_per_sample: float | None = None
     tokens_per_image: int | None = None
+    image_size: str | None = None
     freeze_vision_tower: bool | None = None
     padding: str | None = None
     mean_sample_length: int | None = None
@@ -128,6 +129,7 @@ class Request:
     prefill_gpu: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    audio_seconds: float = 0.0
     request_rate: float | None = None
     input_variation: float = 0.0
     output_variation: float = 0.0
@@ -139,6 +141,15 @@ class Request:
     num_requests: int | None = None
     prefix_cache_hit_rate: float = 0.0
     shared_prefix_tokens: int = 0
+    turns: int | None = None
+    tool_calls: int = 0
+    think_time: float | None = None
+    think_variation: float = 1.0
+    tool_time: float | None = None
+    tool_variation: float = 1.0
+    router: str = "random"
+    host_cache: float = 0.0
+    disk_cache: float = 0.0
     draft_tokens: int | tuple[int, ...] = 0
     acceptance_rate: float | None = None
     draft_cost: float = 0.0
@@ -151,6 +162,18 @@ class Request:
     max_loras: int | None = None
     draft_method: str | None = None
     draft_steps: int | None = None
+
+    algorithm: str = "grpo"
+    prompts_per_step: int | None = None
+    samples_per_prompt: int | None = None
+    output_cap: int | None = None
+    reference_model: bool | None = None
+    critic: bool | None = None
+    old_logprob: bool = True
+    reward_time: float = 0.0
+    flat_groups: float = 0.0
+    update_epochs: int = 1
+    micro_batch_tokens: int | None = None
 
     def changed(self, **answers: object) -> Request:
         """The question with other values of some fields."""

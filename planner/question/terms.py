@@ -49,6 +49,7 @@ texts are made from it. Its columns:
     - ``following``: parameters that others decide, so that a change of them alone is none
     - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
       plan; ``pace``: those that say first how fast it is
+    - ``placed``: where trainer and engine run; ``step``: what a step generates
     - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
       common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
@@ -71,6 +72,7 @@ texts are made from it. Its columns:
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
       ``variation`` of lengths; ``loads``: what requests share; ``offloading`` of weights and
       cache; ``message``: between GPUs
+    - ``session`` of requests whose contexts grow; ``reuse``: what is found of earlier prompts
 ``needs``
     of a question, the one without which it does nothing
 ``tells``
@@ -254,6 +256,13 @@ class Term:
         if self.type == "flag":
             return self.default == "true"
         return float(self.default) if self.type in ("share", "number") else int(self.default)
+
+
+@cache
+def is_of_answers(column: str) -> bool:
+    """Whether a column tells of generated tokens, which prompts that are embedded have none of."""
+    term = term_of_column(column)
+    return term is not None and "answer" in term.kind
 
 
 def percentile_of(name: str) -> tuple[str, float] | None:

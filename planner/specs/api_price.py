@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.base.records import record
 from planner.specs.cache import kept
-from planner.specs.csv_table import Column, Row, filled, number, optional, records
+from planner.specs.load import Column, Row, filled, number, optional, records
 from planner.specs.paths import SpecKind, aliases_of, api_price_files, names
 
 _MILLION = 1e6

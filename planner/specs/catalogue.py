@@ -11,10 +11,9 @@ from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.efficiency import collectives
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec
+from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec, collectives
 from planner.specs.hardware import (
     GemmTable,
     Loaded,
@@ -32,8 +31,8 @@ from planner.specs.power import PowerProfile, Region, find_region, load_power
 from planner.specs.price import Price, offers_of, price_of
 from planner.specs.profile import load_engine, load_framework
 from planner.specs.quantization import checkpoint_of, format_of
-from planner.specs.reliability import ReliabilitySpec, load_reliability
 from planner.specs.search_space import SearchSpace
+from planner.specs.site import ReliabilitySpec, load_reliability
 
 _SIXTEEN_BIT = "w16a16"
 

@@ -320,6 +320,8 @@ class EngineProfile:
     """Embedding and logits have the type of the layers, as in GGUF files."""
     sliding_windows: bool = True
     """Attention and cache stop at the window of a model; without it they hold all tokens."""
+    embeddings: bool = False
+    """It embeds and scores prompts."""
     current: bool = False
     """It is one of today: tried where nobody names an engine."""
     vendors: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from planner.base.training_names import ExpertAdapters
 from planner.question.terms import terms_about
 from planner.specs.checked import After, Interval, checked
 from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
+from planner.specs.rollouts import Rollouts
 
 
 @checked
@@ -379,6 +380,8 @@ class FrameworkProfile:
     """It trains virtual tokens of prompts and prefixes, too."""
     whole_models: bool = True
     """It is one to train all weights with; where nobody names one, others are tried."""
+    rollouts: Rollouts | None = None
+    """How it generates answers, where it is one of reinforcement learning."""
     aliases: tuple[str, ...] = ()
     """Other names of it."""
     notes: str = ""

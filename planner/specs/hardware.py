@@ -16,8 +16,7 @@ from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, stamp
-from planner.specs.efficiency import with_defaults
-from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp
+from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp, with_defaults
 from planner.specs.load import check_spec, digest, provenance, read_text, read_toml
 from planner.specs.paths import SpecKind, find, kernel_folders, listing
 

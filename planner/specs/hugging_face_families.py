@@ -66,7 +66,19 @@ def vision_tower(row: Row | None, whole: ConfigReader, hidden_size: int) -> _Tow
     vision = ConfigReader(given, faults).completed(row["defaults"])
     table = _MAKERS[row["make"]](vision, whole, hidden_size)
     # A tower that cannot be read leaves a text model, and not none.
-    return None if faults or table is None else {"source": _SOURCE, **table}
+    resized = _RESIZED.get(row["make"], {})
+    return None if faults or table is None else {"source": _SOURCE, **resized, **table}
+
+
+# Of preprocessor_config.json, which stands beside config.json; alike in all models of a family.
+_RESIZED: Mapping[str, _Tower] = {
+    "gemma3": {"resizing": "fixed"},
+    "glm": {"resizing": "pixels", "min_pixels": 6272, "max_pixels": 4_816_896},
+    "llama4": {"resizing": "canvas", "max_tiles": 16},
+    "qwen2": {"resizing": "pixels", "min_pixels": 3136, "max_pixels": 12_845_056},
+    "qwen2_5": {"resizing": "pixels", "min_pixels": 3136, "max_pixels": 12_845_056},
+    "qwen3": {"resizing": "pixels", "min_pixels": 65_536, "max_pixels": 16_777_216},
+}
 
 
 def _linear(inputs: int, outputs: int) -> int:
@@ -175,6 +187,7 @@ def _pixtral(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _To
     groups = [_tower_group(layers, heads, h, inner, gated=True, plain=True)]
     projector = 2 * h + merge**2 * h * h + h * hidden_size + hidden_size**2
     table = _patches(vision, h, groups) | {"spatial_merge_size": merge}
+    table |= {"resizing": "edge", "longest_edge": vision.size("image_size", 1540)}
     return {**table, "projector_parameters": projector}
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
+from planner.specs.images import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
@@ -292,7 +293,9 @@ class VisionTower:
     frames; ``spatial_merge_size`` squared of them become one token of the language model, which
     meets the ``projector_parameters``: all matrices, biases and norms between the two.
     ``image_size``: width and height of an image, or of a tile of one, where nobody says how many
-    tokens it has. ``published_parameters`` are those of the whole model.
+    tokens it has. ``resizing``: what becomes of an image before (`planner.specs.images.Resizing`),
+    in ``min_pixels`` to ``max_pixels``, a ``longest_edge`` or at most ``max_tiles``; None: unknown.
+    ``published_parameters`` are those of the whole model.
 
     References
     ----------
@@ -310,11 +313,16 @@ class VisionTower:
     patch_bias: bool = False
     num_position_embeddings: SizeOrZero = 0
     image_size: Size = 768
+    resizing: Resizing | None = None
+    min_pixels: SizeOrZero = 0
+    max_pixels: SizeOrZero = 0
+    longest_edge: SizeOrZero = 0
+    max_tiles: SizeOrZero = 0
     published_parameters: Annotated[float, Interval(gt=0, lt=1e18)] | None = None
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        _refuse(_tower_faults(self))
+        _refuse(tower_faults(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -333,12 +341,44 @@ class VisionTower:
 
 
 @checked
+class AudioTower:
+    """What makes tokens of sound: a transformer over frames, and a projector.
+
+    Layers see ``frames_per_second``, which the ``stem_parameters`` of convolutions make of mel
+    bands, in parts of ``window`` seconds, to which sound is filled up where it ``pads``;
+    ``frames_per_token`` become a token.
+    """
+
+    hidden_size: Size
+    layer_groups: tuple[LayerGroup, ...]
+    stem_parameters: Size
+    projector_parameters: SizeOrZero
+    frames_per_second: Size
+    frames_per_token: Size
+    window: Size
+    source: Annotated[str, MinLen(1)]
+    pads: bool = False
+    patch_bias = False
+    num_position_embeddings = 0
+
+    @property
+    def patch_width(self) -> int:
+        """Numbers that a frame is made of, by the weights of what makes it."""
+        return round(self.stem_parameters / self.hidden_size)
+
+    @property
+    def patches_per_token(self) -> int:
+        """The same as ``frames_per_token``."""
+        return self.frames_per_token
+
+
+@checked
 class ModelSpec:
     """A decoder-only language model.
 
     ``omitted_parts``, ``omitted_parameters``: what else the published model has, such as a vision
     tower, and about how large it is; predictions leave it out and say so, but for the
-    ``vision_tower`` that is described.
+    ``vision_tower`` and the ``audio_tower`` that are described.
 
     ``quantization``, ``expert_quantization``: types of the published weights where they are
     not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
@@ -375,6 +415,7 @@ class ModelSpec:
     omitted_parts: tuple[str, ...] = field(default=(), repr=False)
     omitted_parameters: float | None = field(default=None, repr=False)
     vision_tower: VisionTower | None = field(default=None, repr=False)
+    audio_tower: AudioTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _refuse(_model_faults(self))
@@ -532,20 +573,6 @@ def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
 
 def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(attention, name)]
-
-
-def _tower_faults(tower: VisionTower) -> Iterator[str]:
-    """Faults of one vision tower."""
-    if not tower.layer_groups:
-        yield "layer_groups is empty"
-    for index, group in enumerate(tower.layer_groups):
-        attention = group.attention
-        if attention is None or group.feed_forward is None or group.num_experts:
-            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
-        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
-            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
-    if tower.tokens_per_image < 1:
-        yield f"image_size {tower.image_size} is smaller than what one token is made of"
 
 
 def _layer_faults(layer: LayerGroup) -> Iterator[str]:

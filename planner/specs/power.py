@@ -14,9 +14,8 @@ from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.specs.cache import kept
 from planner.specs.checked import MaxLen, checked
-from planner.specs.csv_table import Column, Row, filled, number, one_of, records
 from planner.specs.hardware import Loaded, loaded
-from planner.specs.load import Ratio, read_toml
+from planner.specs.load import Column, Ratio, Row, filled, number, one_of, read_toml, records
 from planner.specs.paths import beside_specs
 
 REGIONS = "regions.csv"

@@ -8,10 +8,9 @@ from pathlib import Path
 from planner.base.reading import table_of
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.efficiency import merged
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import GpuSpec, merged
 from planner.specs.hardware import Loaded, loaded
 from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind, find

@@ -15,6 +15,7 @@ from planner.base.records import record
 from planner.specs.arrivals import Arrivals
 from planner.specs.checked import Interval, checked
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.reuse import Reuse
 
 
 class DraftMethod(StrEnum):
@@ -172,7 +173,8 @@ Share = Annotated[float, Interval(ge=0, lt=1)]
 
 @checked
 class ServingWorkload:
-    """Requests of ``input_tokens`` that are answered with ``output_tokens``.
+    """Requests of ``input_tokens`` that are answered with ``output_tokens``; 0: what the model
+    makes of their last tokens is the answer, an embedding or a score.
 
     ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
     number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
@@ -195,17 +197,23 @@ class ServingWorkload:
     tokens of the longest request that the engine takes, for which its cache must have room before
     it starts; where not given it is told a length that finds room. ``images_per_sample``: of each
     prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
-    ``embedding_bits``: of a weight of embedding and logits; as the engine has them where not given.
+    ``audio_seconds``: sound of each prompt, whose tokens are part of it, too. ``embedding_bits``:
+    of a weight of embedding and logits; as the engine has them where not given.
+    ``reuse``: what prompts have in common with earlier ones, by which each configuration finds a
+    share of its own, also in ``host_cache`` and ``disk_cache`` bytes beside each GPU.
     """
 
     input_tokens: Tokens
-    output_tokens: Tokens
+    output_tokens: Annotated[int, Interval(ge=0, le=100_000_000)]
     request_rate: Annotated[float, Interval(gt=0, lt=1e9)] | None = None
     prefix_cache_hit_rate: Share = 0.0
     shared_prefix_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
     arrivals: Arrivals = Arrivals()
+    reuse: Reuse | None = None
+    host_cache: Annotated[float, Interval(ge=0, le=1e15)] = 0.0
+    disk_cache: Annotated[float, Interval(ge=0, le=1e17)] = 0.0
     draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0
     acceptance_rate: Share = 0.0
     draft_cost: Annotated[float, Interval(ge=0, le=10)] = 0.0
@@ -223,6 +231,13 @@ class ServingWorkload:
     embedding_bits: Annotated[int, Interval(ge=4, le=32)] | None = None
     images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
     tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    audio_seconds: Annotated[float, Interval(ge=0, le=10**7)] = 0.0
+
+    @property
+    def embeds(self) -> bool:
+        """Whether prompts are embedded or scored, and nothing is generated."""
+        # Measured runs are predicted together, with an array of lengths.
+        return bool(np.all(np.asarray(self.output_tokens) == 0))
 
     @property
     def drafted_in_a_row(self) -> int:
@@ -233,6 +248,11 @@ class ServingWorkload:
     def drafts_trees(self) -> bool:
         """Whether more tokens are drafted than one branch has."""
         return self.drafted_in_a_row < self.draft_tokens
+
+
+def embedder_of(model: ModelSpec) -> ModelSpec:
+    """The model without logits: a vector of numbers, or a score, is made of a token's state."""
+    return replace(model, num_labels=model.num_labels or 1)
 
 
 def redundant_experts(

@@ -18,8 +18,7 @@ from planner.base.reading import toml_of
 from planner.base.units import GIB, GIGA, TERA, parse_quantity
 from planner.errors import SpecError
 from planner.specs.catalogue import load_model
-from planner.specs.efficiency import with_defaults
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import GpuSpec, with_defaults
 from planner.specs.load import check_spec, read_spec
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind

@@ -12,8 +12,7 @@ from planner.base.reading import RESULT, opened, read_csv, read_json
 from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.assumed import LaunchFile
-from planner.launch.judge import as_started
+from planner.launch.assumed import LaunchFile, as_started
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
@@ -21,7 +20,12 @@ from planner.workloads.given import Said
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 
 # A column that the results of one workload alone have.
-_TELLING = {"step_time_s": "train", "prefill_latency_s": "inference", "mode": "serve"}
+_TELLING = {
+    "rollout_gpus": "rl",
+    "step_time_s": "train",
+    "prefill_latency_s": "inference",
+    "mode": "serve",
+}
 _OF_POOLS = ("mode", "prefill_gpu")
 # What a launch file may leave to the plan beside it.
 _OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
@@ -179,7 +183,7 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedP
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
     """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
     from planner.sweeps.parts import AGAIN
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
     from planner.workloads.plan import make_plan
 
     sweep = Sweep(folder)

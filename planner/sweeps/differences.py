@@ -13,8 +13,8 @@ from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted
 from planner.show.views.told import label, share, told_alike
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measured_alike
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import Sweep
 from planner.sweeps.screen import plan_in_short
+from planner.sweeps.store import Sweep
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4

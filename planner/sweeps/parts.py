@@ -18,8 +18,7 @@ from planner.base.cells import Row, Value, number_in
 from planner.base.reading import TABLE, json_of, lines, opened
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import known_value
-from planner.optimize.groups import why
+from planner.optimize.collector import known_value, why
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns

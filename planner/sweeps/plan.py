@@ -16,7 +16,7 @@ from planner.base.reading import part_of
 from planner.base.records import record
 from planner.base.text import count
 from planner.errors import PlannerError, SearchSpaceError
-from planner.optimize.constraints import constraints
+from planner.optimize.problem import constraints
 from planner.question.inputs import limit_column
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_about, terms_of

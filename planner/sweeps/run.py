@@ -22,8 +22,16 @@ from planner.question.terms import columns_about, term_of_column
 from planner.show.views.rows import csv_cell
 from planner.sweeps.parts import Part, joint_kind, read_fronts, read_head, read_rows, run_part
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import front_across
-from planner.sweeps.store import FRONT, FRONTS, SCENARIOS, Store, differences, file_digest, identity
+from planner.sweeps.store import (
+    FRONT,
+    FRONTS,
+    SCENARIOS,
+    Store,
+    differences,
+    file_digest,
+    front_across,
+    identity,
+)
 
 Rows = Iterable[Row]
 Kinds = Mapping[str, str]

@@ -46,7 +46,7 @@ from planner.sweeps.columns import (
     workloads_of,
 )
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.results import Sweep
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import (
     CHOSEN_BY,
     IMPOSSIBLE,

@@ -22,18 +22,17 @@ from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
 from planner.show.page import PICTURES
-from planner.ui.answers import Answer, Made
-from planner.ui.fixes import fixes_of
 from planner.ui.form import choices, groups_of, sliders_of
 from planner.ui.guard import Guard, Limits, Refused
-from planner.ui.kept import Asked, Kept, Uploads
-from planner.ui.pool import Job, Pool
+from planner.ui.kept import Kept, Uploads, Watched
+from planner.ui.pool import Answer, Job, Made, Pool
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,
     WORKLOAD,
     Question,
     described_fields,
+    fixes_of,
     question_schema,
 )
 from planner.workloads.registry import workload_names
@@ -125,7 +124,12 @@ _ASKS = {
     "max-batch": "The largest batch, or the most requests at once, that fits.",
     "launch": "The files that start the best plan, or yours in another tool.",
 }
-_WORKLOADS = {"train": "Training", "inference": "Static batches", "serve": "Serving"}
+_WORKLOADS = {
+    "train": "Training",
+    "inference": "Static batches",
+    "serve": "Serving",
+    "rl": "Reinforcement learning",
+}
 _AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
 """Commands that are quick enough to be asked while somebody types."""
 _LASTING = {"cache-control": "public, max-age=86400"}
@@ -237,7 +241,7 @@ class Pages:
 
     def _asked(
         self, command: str, request: Request
-    ) -> tuple[Question, Answer | PlannerError | Asked | None]:
+    ) -> tuple[Question, Answer | PlannerError | Watched | None]:
         """The question of a query, and its answer, its fault, or the job that works on it."""
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
@@ -256,7 +260,7 @@ class Pages:
         return question, found
 
     def _told(
-        self, question: Question, found: Answer | PlannerError | Asked | None
+        self, question: Question, found: Answer | PlannerError | Watched | None
     ) -> dict[str, object]:
         """What the templates of a form and of an answer are given."""
         answer = found if isinstance(found, Answer) else None
@@ -272,7 +276,7 @@ class Pages:
             "groups": groups_of(question, answer.assumed if answer else {}, plan),
             "message": message,
             "fixes": fixes_of(question, message) if message else [],
-            "job": found.name if isinstance(found, Asked) else "",
+            "job": found.name if isinstance(found, Watched) else "",
             "title": answer.title if answer else "",
             "content": Markup(answer.content) if answer else "",
             "plan": plan,
@@ -303,7 +307,7 @@ class Pages:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
         return StreamingResponse(self._watched(asked), media_type="text/event-stream")
 
-    async def _watched(self, asked: Asked) -> AsyncIterator[str]:
+    async def _watched(self, asked: Watched) -> AsyncIterator[str]:
         asked.watchers += 1
         job = asked.job
         future = asyncio.wrap_future(job.future)

@@ -29,10 +29,9 @@ from planner.decide.sizing.size import (
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile
+from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
-from planner.launch.judge import as_started, changes_of, full_row, judged
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
@@ -84,11 +83,10 @@ from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
-from planner.sweeps.pictures import draw_shown
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown
+from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
 from planner.ui.question import (
@@ -248,8 +246,8 @@ def found_by(asked: Asked) -> Found:
     """
     try:
         found = _COMMANDS[asked.question.command](asked)
-    except StopSearch as stop:  # of what has no part that answers
-        raise Refused(_late(asked.limits), 504) from stop
+    except StopSearch as late:  # before anything was found
+        raise Refused(_late(asked.limits), 504) from late
     return found if found.page.headline else replace(found, page=_headed(found.page))
 
 

@@ -11,9 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from planner.errors import PlannerError, SearchSpaceError
-from planner.ui.answers import Answer
 from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Job, Pool
+from planner.ui.pool import Answer, Job, Pool
 from planner.ui.question import Question, is_file
 
 Key: TypeAlias = tuple[str, str, bool, int]
@@ -25,7 +24,7 @@ _LONGEST_NAME = 100
 
 
 @dataclass
-class Asked:
+class Watched:
     """A job of one client: how many connections watch it, and when somebody last asked for it."""
 
     name: str
@@ -44,7 +43,7 @@ class Kept:
         self._pool = pool
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, Watched] = {}
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
@@ -61,7 +60,7 @@ class Kept:
             del self._faults[key]
         return fault
 
-    def ask(self, question: Question, client: str) -> Asked:
+    def ask(self, question: Question, client: str) -> Watched:
         """The job of a client's question: one that is worked on, or a new one.
 
         Raises
@@ -75,14 +74,14 @@ class Kept:
                 asked.asked = time.monotonic()
                 return asked
         name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
-        self._asked[name] = Asked(name=name, job=job, asked=time.monotonic())
+        self._asked[name] = Watched(name=name, job=job, asked=time.monotonic())
         return self._asked[name]
 
-    def find(self, name: str) -> Asked | None:
+    def find(self, name: str) -> Watched | None:
         """A job by its name."""
         return self._asked.get(name)
 
-    def cancel(self, asked: Asked) -> None:
+    def cancel(self, asked: Watched) -> None:
         """Nobody waits for a job any more."""
         asked.job.cancel()
         self._asked.pop(asked.name, None)

@@ -22,9 +22,8 @@ from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.ui.answers import OBJECT_FILE
 from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Pool
+from planner.ui.pool import OBJECT_FILE, Pool
 from planner.ui.question import SUMMARIES, Question, is_file, question_schema
 
 COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")

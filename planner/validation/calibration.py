@@ -29,9 +29,9 @@ from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.specs.gpu import GpuSpec
 from planner.specs.paths import SpecKind
+from planner.validation.compare import KINDS, THROUGHPUT
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
-from planner.validation.kinds import KINDS, THROUGHPUT
 from planner.validation.library import Library, NotPredicted
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction
 from planner.validation.runs import Run, Runs, TableKind

@@ -12,7 +12,7 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.errors import CalibrationError
 from planner.validation.calibration import Measured, Parameter, log_ratios
-from planner.validation.kinds import Progress
+from planner.validation.compare import Progress
 
 NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from planner.base import text
-from planner.optimize.constraints import Constraint
+from planner.optimize.problem import Constraint, is_unknown
 from planner.optimize.source import Source
-from planner.optimize.sureness import is_unknown
 from planner.question.request import Request
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue

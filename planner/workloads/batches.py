@@ -16,8 +16,8 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import prefix_share
@@ -41,7 +41,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     token_costs,
 )
-from planner.workloads.electricity import energy_columns, serving_confidence
+from planner.workloads.place import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
 from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import batch_complexity

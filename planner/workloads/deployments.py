@@ -15,8 +15,8 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
-from planner.confidence.plans import errors_of_memory
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
+from planner.confidence.classes import errors_of_memory
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
@@ -25,18 +25,25 @@ from planner.estimators.inference.memory import (
     sequence_bytes,
 )
 from planner.estimators.inference.serving import cached_tokens
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.tower import encoded, encoder_time
 from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.formulas.queueing import longest_answer
 from planner.optimize.source import Candidates, Column, Columns, Need
-from planner.question.terms import columns_about, percentile_of, terms_about, terms_of
+from planner.question.terms import (
+    columns_about,
+    is_of_answers,
+    percentile_of,
+    terms_about,
+    terms_of,
+)
 from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
-from planner.workloads.electricity import energy_columns
+from planner.workloads.place import energy_columns
 
 if TYPE_CHECKING:
     from planner.workloads.batches import BatchSource
@@ -98,13 +105,19 @@ class Serving(Candidates):
 
     @property
     def throughput(self) -> FloatArray:
-        """Generated tokens per second."""
-        return self.request_rate * self.setting.workload.output_tokens
+        """Generated tokens per second; unknown where nothing is generated."""
+        return self.request_rate * (self.setting.workload.output_tokens or np.nan)
 
     @property
     def throughput_per_gpu(self) -> FloatArray:
         """Generated tokens per second and GPU."""
         return np.asarray(self.throughput / self.value("num_gpus"))
+
+    @property
+    def prompt_throughput_per_gpu(self) -> FloatArray:
+        """Tokens of prompts per second and GPU."""
+        tokens = self.request_rate * self.setting.workload.input_tokens
+        return np.asarray(tokens / self.value("num_gpus"))
 
     @property
     def tokens_per_s(self) -> FloatArray:
@@ -387,6 +400,8 @@ class Deployments(Serving):
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
             "fit_probability": self.fit_probability,
         }
+        if self.setting.workload.embeds:
+            values |= {name: np.full(shape, np.nan) for name in values if is_of_answers(name)}
         table = {name: floats(value, shape) for name, value in values.items()}
         return {"num_gpus": counts(self.num_gpus, shape), **table}
 
@@ -434,6 +449,18 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
     return {name: worded(name, getattr(c, name), c.shape) for name in names}
 
 
+def image_columns(
+    setting: ServingSetting, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
+) -> Columns:
+    """What images and sound of prompts take where each worker gets so many requests [1/s]; none
+    without."""
+    if not encoded(setting):
+        return {}
+    time = encoder_time(setting, c)
+    share = np.minimum(rate * time / c.pipeline_parallel, 1.0)
+    return {"encoder_time_s": floats(time, shape), "encoder_share": floats(share, shape)}
+
+
 def memory_columns(
     setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, shape: tuple[int, ...]
 ) -> Columns:
@@ -455,6 +482,14 @@ def memory_columns(
         "host_memory_gib": floats(memory.host / GIB, shape),
         **dict(zip(columns_about("cache"), cache, strict=True)),
     }
+
+
+def reuse_columns(prefixes: Prefixes | None, shape: tuple[int, ...]) -> Columns:
+    """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
+    if prefixes is None:
+        return {}
+    found = results(terms_about("reuse"), prefixes)
+    return {name: floats(value, shape) for name, value in found.items()}
 
 
 def needed_memory(

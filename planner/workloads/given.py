@@ -78,7 +78,9 @@ def _read(
 
         name = measured[0]
         source = _answer(glossary()[name], asked[name], said(name))
-        asked = {**answers_of(name, str(source), said), **asked}
+        known = terms_of(workload, "question")
+        found = answers_of(name, str(source), said)
+        asked = {**{one: found[one] for one in found if one in known}, **asked}
     if workload == "train":
         asked |= _trained_for(asked, said)
         asked = {name: value for name, value in asked.items() if value is not None}

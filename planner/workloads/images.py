@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
@@ -10,7 +12,8 @@ from planner.errors import SpecError
 from planner.estimators.parameters import tower_parameters
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.specs.model import ModelSpec
+from planner.specs.images import audio_tokens, seen
+from planner.specs.model import ModelSpec, VisionTower
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.assumed import Notes
 
@@ -21,14 +24,16 @@ _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 
 
 def image_fields(
-    request: Request, model: ModelSpec, sequence_length: int, notes: Notes
+    request: Request, model: ModelSpec, sequence_length: int | None, notes: Notes
 ) -> dict[str, object]:
     """The images of a workload; what nobody gave goes into the notes.
+
+    ``sequence_length``: tokens among which are theirs; None: as many as are needed.
 
     Raises
     ------
     SpecError
-        The model has no vision tower, or they do not find room in the sequence.
+        The model has no vision tower, a size is none, or they do not find room in the sequence.
     """
     given = {
         name: value
@@ -52,7 +57,10 @@ def image_fields(
             "the adapter."
         )
     each = request.tokens_per_image or tower.tokens_per_image
-    if images and request.tokens_per_image is None:
+    if request.image_size is not None:
+        each, told = _sized(request, model, tower)
+        notes.defaults["tokens_per_image"] = f"{each:,} ({told})"
+    elif images and request.tokens_per_image is None:
         side = tower.image_size
         notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
     if images and request.workload == "train" and request.freeze_vision_tower is None:
@@ -61,7 +69,7 @@ def image_fields(
             if request.adapter != "none"
             else "no, it is trained (LLaMA-Factory and ms-swift freeze it by default)"
         )
-    if images * each > sequence_length:
+    if sequence_length is not None and images * each > sequence_length:
         raise SpecError(
             f"{images:g} images of {each:,} tokens are {images * each:,.0f} of the "
             f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
@@ -75,6 +83,30 @@ def image_fields(
     return fields
 
 
+def image_tokens(fields: Mapping[str, object]) -> int:
+    """Tokens of all images of a prompt."""
+    return round(float(str(fields["images_per_sample"])) * int(str(fields["tokens_per_image"])))
+
+
+def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
+    """Tokens of an image of the size that a request gives, and how it is seen."""
+    given = str(request.image_size)
+    found = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", given.strip())
+    width, height = (int(part) for part in found.groups()) if found else (0, 0)
+    if not width or not height:
+        raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
+    if request.tokens_per_image is not None:
+        raise SpecError("image_size says what tokens_per_image does: give one of them.")
+    image = seen(tower, width, height)
+    if image is None:
+        raise SpecError(
+            f"How {model.name} resizes images is not known: give tokens_per_image in place of "
+            f"image_size {given}."
+        )
+    tiles = "" if image.tiles == 1 else f" as {image.tiles} tiles"
+    return image.tokens, f"an image of {width} x {height} pixels{tiles}"
+
+
 def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
     """What a plan says of images; nothing where there are none."""
     found: dict[str, Value] = {}
@@ -82,6 +114,8 @@ def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
         found = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
     if isinstance(work, TrainingWorkload) and work.freeze_vision_tower is not None:
         found["freeze_vision_tower"] = work.freeze_vision_tower
+    if not isinstance(work, TrainingWorkload) and work.audio_seconds:
+        found["audio_seconds"] = work.audio_seconds
     return found
 
 
@@ -99,10 +133,14 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
 
 
 def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
-    """The images of a prompt; nothing where it has none."""
-    if model.vision_tower is None or not work.images_per_sample:
-        return []
-    return [f"{_images(work)} of the tokens in"]
+    """The images and the sound of a prompt; nothing where it has none."""
+    words = []
+    if model.vision_tower is not None and work.images_per_sample:
+        words.append(f"{_images(work)} of the tokens in")
+    if model.audio_tower is not None and work.audio_seconds:
+        tokens = audio_tokens(model.audio_tower, work.audio_seconds)
+        words.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
+    return words
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:

@@ -10,9 +10,8 @@ from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.confidence.intervals import checked_confidence
 from planner.errors import SearchSpaceError
-from planner.optimize.constraints import constraints
-from planner.optimize.groups import grouped
-from planner.optimize.problem import Problem, objectives
+from planner.optimize.collector import grouped
+from planner.optimize.problem import Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request

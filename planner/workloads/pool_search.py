@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
 from planner.base.enums import (
     CacheType,
 )
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
-from planner.configurations.serving import ServingConfigurations
-from planner.configurations.table import pick, positions_at
+from planner.configurations.table import ServingConfigurations, pick, positions_at
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
@@ -24,10 +23,10 @@ from planner.estimators.inference.disaggregated import (
     decoding_alone,
     prefill_workers,
 )
-from planner.estimators.inference.setting import ServingSetting
-from planner.optimize.constraints import Constraint
+from planner.estimators.inference.prefixes import Load, in_agreement, prefixes_at
+from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.optimize.pareto import pareto_front
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
 from planner.workloads.deployments import rounded_up
 from planner.workloads.room import filled
@@ -97,7 +96,36 @@ class PoolSpace:
     def prefill(self) -> PrefillWorkers:
         """Every worker that may prefill."""
         mesh = one_each(self.prefill_mesh, "concurrency", self.largest)
-        return prefill_workers(self.prefill_setting, mesh, inside_fabric=False)
+        return self.prefilling(mesh, self.prefill_replicas)
+
+    def prefilling(
+        self, configurations: ServingConfigurations, number: Numeric | None
+    ) -> PrefillWorkers:
+        """Workers that prefill, which find in their own caches what these keep.
+
+        Of no known ``number`` there are as many as keep up with the rate, or as half of the GPUs
+        have.
+        """
+
+        def workers(prefixes: Prefixes | None) -> PrefillWorkers:
+            setting = replace(self.prefill_setting, prefixes=prefixes)
+            return prefill_workers(setting, configurations, inside_fabric=False)
+
+        def found(judged: PrefillWorkers) -> Prefixes:
+            c, whole, replicas = judged.configurations, self.request_rate, number
+            if replicas is None and whole is not None:
+                replicas = np.maximum(whole / judged.request_rate, 1.0)
+            elif replicas is None:
+                replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
+            rate = replicas * judged.request_rate if whole is None else whole
+            load = Load(replicas=replicas, rate=rate, running=c.concurrency)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                return prefixes_at(judged.setting, c, judged.memory, load)
+
+        alone = workers(None)
+        if self.prefill_setting.workload.reuse is None:
+            return alone
+        return in_agreement(alone, workers, found)
 
     def decode(self) -> DecodeWorkers:
         """Every worker that may decode."""
@@ -284,9 +312,11 @@ def _changed(
     change: Callable[[FloatArray], Any],
 ) -> Workers:
     """The workers with every array changed."""
-    whole = ("setting", "configurations", "memory")
+    whole = ("setting", "configurations", "memory", "prefixes")
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}
     memory = workers.memory.mapped(change)
+    if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:
+        arrays["prefixes"] = workers.prefixes.mapped(change)
     return replace(workers, configurations=configurations, memory=memory, **arrays)
 
 

@@ -12,12 +12,11 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
-from planner.configurations.serving import (
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
+from planner.configurations.table import (
     SERVING_NAMES,
     PoolConfigurations,
 )
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,
@@ -25,7 +24,6 @@ from planner.estimators.inference.disaggregated import (
     PrefillWorkers,
     cache_transfer_time,
     disaggregated_run,
-    prefill_workers,
     requests_at_rate,
     token_time_at_rate,
 )
@@ -37,10 +35,10 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.constraints import Constraint
-from planner.optimize.problem import Objective
+from planner.optimize.problem import Constraint, Objective
 from planner.optimize.source import Block, Columns, Need, Source, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
@@ -53,11 +51,13 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
+    reuse_columns,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.simplicity import pool_complexity
 
@@ -120,7 +120,7 @@ class PoolSource(Source):
     ) -> PoolDeployments:
         """Predictions of every configuration."""
         c = configurations
-        prefill = prefill_workers(self.space.prefill_setting, c.prefill, inside_fabric=False)
+        prefill = self.space.prefilling(c.prefill, c.prefill_replicas)
         decode = self.space.decoding(c.decode)
         codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
         numbers = c.prefill_replicas, c.replicas
@@ -240,6 +240,11 @@ class PoolDeployments(Deployments):
     decode: DecodeWorkers
     pools: Pools
     run: DisaggregatedRun
+
+    @property
+    def setting(self) -> ServingSetting:
+        """That of the decode workers, with what the others find of earlier prompts."""
+        return replace(self.source.setting, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
         """The same pools on other terms: no prediction depends on them."""
@@ -394,7 +399,8 @@ class PoolDeployments(Deployments):
     @property
     def prefix_share(self) -> FloatArray:
         """Share of the prompts' time that cached tokens add."""
-        return prefix_share(self.source.space.prefill_setting, self.prefill.configurations)
+        setting = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
+        return prefix_share(setting, self.prefill.configurations)
 
     def columns(self) -> Columns:
         """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
@@ -410,6 +416,13 @@ class PoolDeployments(Deployments):
             "transfer_time_s": floats(self.pools.transfer_time, shape),
             **self.promised(),
             "utilization": floats(self.load, shape),
+            **image_columns(
+                self.prefill.setting,
+                self.prefill.configurations,
+                self.request_rate / c.prefill_replicas,
+                shape,
+            ),
+            **reuse_columns(self.prefill.prefixes, shape),
             **memory_columns(
                 self.decode.setting, self.decode.memory, self.decode.configurations, shape
             ),

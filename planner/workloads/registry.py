@@ -15,6 +15,7 @@ _SHIPPED = {
     "train": ("planner.workloads.training", "TRAIN"),
     "inference": ("planner.workloads.serving", "INFERENCE"),
     "serve": ("planner.workloads.serving", "SERVE"),
+    "rl": ("planner.workloads.rl", "RL"),
 }
 _REGISTERED: dict[str, Workload] = {}
 

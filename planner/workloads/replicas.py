@@ -12,9 +12,8 @@ from planner.base.cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.estimators.contract import outlay
+from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
     ServingEstimate,
@@ -29,8 +28,10 @@ from planner.estimators.inference.loop import (
 )
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
+from planner.estimators.inference.prefixes import ROUNDS, Load, in_agreement, prefixes_at
 from planner.estimators.inference.serving import prefix_share
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.source import Columns, Need, Source, possible_mesh
@@ -45,12 +46,14 @@ from planner.workloads.deployments import (
     asked,
     cache_of,
     fit_probability,
+    image_columns,
     memory_columns,
     needed_memory,
     parameter_columns,
+    reuse_columns,
     rounded_up,
 )
-from planner.workloads.electricity import serving_confidence
+from planner.workloads.place import serving_confidence
 from planner.workloads.room import filled
 from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import replica_complexity
@@ -134,6 +137,8 @@ class ReplicaSource(Source):
         """
         held = self.filled(configurations)
         estimate = evaluate_serving(self.setting, held, broken)
+        if self.setting.workload.reuse is not None:
+            estimate = self._reusing(estimate)
         # At a rate, those that have no room are in what piles up.
         if held is not configurations and self.setting.workload.request_rate is None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -148,6 +153,26 @@ class ReplicaSource(Source):
         )
         # What a number of requests at a rate meets is no share of what clients who wait meet.
         return found if self.setting.workload.num_requests is None else found.at_load
+
+    def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
+        """The estimate where each configuration finds what its own caches keep at its capacity."""
+
+        def again(prefixes: Prefixes) -> ServingEstimate:
+            setting = replace(self.setting, prefixes=prefixes)
+            return evaluate_serving(setting, estimate.configurations, estimate.rejected_by)
+
+        return in_agreement(estimate, again, self._prefixes)
+
+    def _prefixes(self, estimate: ServingEstimate) -> Prefixes:
+        """What is found where all places of an estimate are taken."""
+        c, promises = estimate.configurations, self._promises(estimate)
+        load = Load(
+            replicas=promises.num_gpus / c.replica_gpus,
+            rate=promises.request_rate,
+            running=c.concurrency,
+        )
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return prefixes_at(self.setting, c, estimate.memory, load)
 
     @property
     def without_waiting(self) -> ReplicaSource:
@@ -193,6 +218,11 @@ class Replicas(Deployments):
 
     estimate: ServingEstimate
 
+    @property
+    def setting(self) -> ServingSetting:
+        """The machine, model, engine and requests, with what is found of earlier ones."""
+        return self.estimate.setting
+
     def moved(self, source: ReplicaSource) -> Replicas:
         """The same replicas on other terms: no prediction depends on them."""
         price = source.site.rate(self.num_gpus)
@@ -237,11 +267,18 @@ class Replicas(Deployments):
 
     def at_rate(self, rate: float) -> Replicas:
         """The same replicas where so many requests come in a second, shared evenly."""
-        c, estimate = self.held, self.estimate
+        c, estimate, setting = self.held, self.estimate, self.setting
         replicas = self.num_gpus / c.replica_gpus
-        at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+        at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
         offered = self.offered(rate, replicas, np.minimum(c.concurrency, at_once))
-        served = served_at_rate(self.setting, c, estimate.memory, offered)
+        served = served_at_rate(setting, c, estimate.memory, offered)
+        if setting.prefixes is not None:
+            # Fewer are in it than at its capacity, so that more is kept, so that fewer are.
+            for _ in range(ROUNDS):
+                carried, running = served.request_rate * replicas, served.in_flight
+                load = Load(replicas=replicas, rate=carried, running=running)
+                setting = replace(setting, prefixes=prefixes_at(setting, c, estimate.memory, load))
+                served = served_at_rate(setting, c, estimate.memory, offered)
         promises = self.promised_at(
             offered=offered,
             replicas=replicas,
@@ -249,7 +286,8 @@ class Replicas(Deployments):
             first=served.time_to_first_token,
             token=served.time_per_output_token,
         )
-        return replace(self, estimate=replace(estimate, served=served), promises=promises)
+        estimate = replace(estimate, setting=setting, served=served)
+        return replace(self, estimate=estimate, promises=promises)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """How much about some plans is unusual: 0 for the plainest."""
@@ -287,7 +325,10 @@ class Replicas(Deployments):
 
     @property
     def prompt_price(self) -> FloatArray:
-        """The price of all GPUs for the share of their time that computes prompts [USD/s]."""
+        """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
+        it where there is nothing else to pay."""
+        if self.setting.workload.embeds:
+            return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property
@@ -308,5 +349,7 @@ class Replicas(Deployments):
             **repeated(dict.fromkeys((*without, "transfer_time_s")), shape),
             **self.promised(),
             "utilization": floats(estimate.served.utilization, shape),
+            **image_columns(self.setting, c, estimate.served.request_rate, shape),
+            **reuse_columns(self.setting.prefixes, shape),
             **memory_columns(self.setting, estimate.memory, c, shape),
         }

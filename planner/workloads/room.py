@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.configurations.serving import ServingConfigurations
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import ConfigurationTable, ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, Source

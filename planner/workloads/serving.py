@@ -10,23 +10,31 @@ import numpy as np
 
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
-from planner.base.text import percent
-from planner.confidence.plans import sure_share
+from planner.base.text import gibibytes, percent
+from planner.confidence.classes import sure_share
 from planner.configurations.enumerate import OpenMesh, checked, listed
-from planner.configurations.serving import PREFILL, ServingConfigurations
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.table import PREFILL, ConfigurationTable, ServingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
 from planner.estimators.inference.serving import decode_batch, new_tokens, prompt_batch
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
+from planner.optimize.problem import sure_factor
 from planner.optimize.source import Candidates, Source
-from planner.optimize.sureness import sure_factor
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
 from planner.specs.serving import ServingWorkload
 from planner.workloads.assumed import assumed_for_batches, assumed_limits
-from planner.workloads.base import Question, Scene, Wording, Workload
+from planner.workloads.base import (
+    ALL_MODULES,
+    Question,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    merged,
+)
 from planner.workloads.batches import Batches, BatchSource, batch_once
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
@@ -47,7 +55,6 @@ from planner.workloads.serving_space import (
     weights_note,
     with_options,
 )
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 
 _OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
 
@@ -83,6 +90,8 @@ def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
         prompt = _prompt_step(workers.setting, workers.configurations)
     else:
         raise TypeError(f"{candidates!r} does not serve.")
+    if candidates.setting.workload.embeds:
+        return {"prefill": prompt}
     return {"prefill": prompt, "decode": decode_step(candidates)}
 
 
@@ -127,7 +136,8 @@ _DEGREES = {
 def requests(setting: ServingSetting) -> list[str]:
     """What is asked: the requests, in a line."""
     work = setting.workload
-    words = [f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out"]
+    answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
+    words = [f"{work.input_tokens:,} tokens in, {answer}"]
     if work.input_variation or work.output_variation:
         varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
         words.append(f"lengths vary by {varied}")
@@ -142,6 +152,8 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
         words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
+    if work.reuse is not None:
+        words.append(f"{percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
         words.append(_drafted(work))
     if work.embedding_bits is not None:
@@ -262,6 +274,7 @@ BATCH_WORDS = replace(
 _MOST_CONCURRENT = 4096
 _FRONT = ("throughput_per_gpu", "interactivity")
 _OF_LOAD = ("capacity_per_gpu", "interactivity")
+_OF_PROMPTS = ("prompt_throughput_per_gpu", "request_latency")
 _SIZING = ("num_gpus", "request_latency")
 # Nobody pays ten times as much for what is left to gain there.
 _TIMES_THE_BEST = 10.0
@@ -275,7 +288,9 @@ def _sources(scene: Scene) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
     modes = _modes(request)
-    if not scene.profile.scheduler.continuous:
+    if scene.question.work.embeds:
+        modes = _without_answers(scene, modes)
+    elif not scene.profile.scheduler.continuous:
         modes = _without_pools(scene, modes)
     settings = dict(request.settings)
     of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
@@ -395,6 +410,12 @@ def _beside(scene: Scene) -> Place:
 
 def _setting(scene: Scene, place: Place) -> ServingSetting:
     question = scene.question
+    kept, has = question.work.host_cache, place.machine.host_memory
+    if kept > has:
+        raise SearchSpaceError(
+            f"--host-cache {gibibytes(kept)} is more than the host memory of a GPU, "
+            f"{gibibytes(has)} of {place.machine.gpu.name}: give no more."
+        )
     setting = ServingSetting(
         machine=place.machine,
         model=question.model,
@@ -439,6 +460,21 @@ def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
     return [AGGREGATED]
 
 
+def _without_answers(scene: Scene, modes: Sequence[str]) -> list[str]:
+    """Replicas alone: no worker has anything to decode."""
+    if not scene.profile.embeddings:
+        raise SearchSpaceError(
+            f"{scene.profile.name} embeds and scores no prompts: name an engine that does (vllm, "
+            "sglang)."
+        )
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            "Prompts that are embedded or scored have no answer to decode: leave out --mode "
+            "disaggregated."
+        )
+    return [AGGREGATED]
+
+
 def _check_kernels(scene: Scene, place: Place) -> None:
     """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
@@ -468,6 +504,8 @@ def _modes(request: Request) -> list[str]:
 
 
 def _objectives(question: Question) -> tuple[str, ...]:
+    if question.work.embeds and (question.counts or question.request.space == SINGLE):
+        return _OF_PROMPTS
     if question.request.space == SINGLE:
         return _FRONT
     if not question.counts:
@@ -503,7 +541,11 @@ def _furthest(question: Question) -> float:
 def _assumed(question: Question) -> dict[str, float]:
     """Of a search the limits of the table; one configuration is judged as it is."""
     request = question.request
-    return {} if request.space == SINGLE else assumed_limits("serve", request.constraints)
+    if request.space == SINGLE:
+        return {}
+    limits = assumed_limits("serve", request.constraints)
+    others = terms_of("serve", "answer") if question.work.embeds else {}
+    return {name: bound for name, bound in limits.items() if name not in others}
 
 
 def _settled(source: Source) -> dict[str, Value]:
@@ -561,7 +603,9 @@ SERVE = Workload(
     ties=(*terms_about("throughput", "serve"), "num_gpus"),
     timed=serving_steps,
     lengths=_LENGTHS,
-    suits=lambda _, engine: engine.scheduler.serves,
+    suits=lambda question, engine: (
+        engine.scheduler.serves and (engine.embeddings or not question.work.embeds)
+    ),
 )
 
 INFERENCE = Workload(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.configurations.serving import OF_PREFILL, PoolConfigurations, ServingConfigurations
+from planner.configurations.table import OF_PREFILL, PoolConfigurations, ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.estimators.inference.burst import Burst, burst, pooled_burst
 from planner.estimators.inference.estimate import evaluate_serving

@@ -23,25 +23,33 @@ from planner.configurations.enumerate import (
     numbers,
     refuse_unknown,
 )
-from planner.configurations.serving import SERVING_NAMES, ServingConfigurations
-from planner.configurations.table import word
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
+from planner.specs.checked import unchecked
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
+from planner.specs.images import audio_tokens
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, head_of
+from planner.specs.serving import (
+    DraftMethod,
+    ServingWorkload,
+    acceptance,
+    embedder_of,
+    head_of,
+)
 from planner.workloads.assumed import Notes
 from planner.workloads.base import Question, Scene
-from planner.workloads.images import image_fields
+from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.place import gpu_counts
+from planner.workloads.reuse import reuse_of
 from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
@@ -282,6 +290,14 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
+    if work.embeds:
+        _check_prompts_alone(request)
+        model = embedder_of(model)
+    elif not any(each.causal for each in model.attentions):
+        raise SpecError(
+            f"{model.name} generates nothing: give --output-tokens 0, and the prompts are embedded "
+            "or scored."
+        )
     draft = draft_of(request, model, catalogue)
     if request.draft_model is not None and draft is not None:
         notes.digests[f"model {draft.name}"] = text_digest(repr(draft))
@@ -300,6 +316,49 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     )
 
 
+def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], notes: Notes) -> None:
+    """The tokens of the sound of a prompt beside its text, where nobody gave their number.
+
+    Raises
+    ------
+    SpecError
+        The model hears nothing, or the sound is longer than the prompt.
+    """
+    if model.audio_tower is None:
+        raise SpecError(
+            f"{model.name} has no audio tower that is described: --audio-seconds needs a model "
+            "whose file has an audio_tower."
+        )
+    tokens = audio_tokens(model.audio_tower, request.audio_seconds)
+    told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
+    if request.input_tokens is None:
+        lengths["input_tokens"] += tokens
+        text = f"{_TOKENS:,} of text (default); {told}"
+        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
+    elif tokens > request.input_tokens:
+        raise SpecError(
+            f"{told} of the {request.input_tokens:,} of a prompt: give a longer one, or less sound."
+        )
+
+
+def _check_prompts_alone(request: Request) -> None:
+    """Refuse what only answers have."""
+    if request.workload != "serve":
+        raise SpecError(
+            "A static batch generates: prompts that are embedded or scored are served "
+            "(--workload serve)."
+        )
+    known = terms_of("serve", "answer")
+    for name in (*request.constraints, *request.objectives):
+        if name in known or name == "throughput":
+            raise SpecError(
+                f"{name} is of generated tokens, and there are none with --output-tokens 0: "
+                "give request_latency, request_rate, prompt_throughput_per_gpu or cost_per_hour."
+            )
+    if request.draft_tokens:
+        raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
+
+
 def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
@@ -307,6 +366,13 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
         if given is None:
             notes.defaults[name] = f"{_TOKENS:,} (default)"
         lengths[name] = _TOKENS if given is None else given
+    images = image_fields(request, model, request.input_tokens, notes)
+    if images and request.input_tokens is None:
+        lengths["input_tokens"] += image_tokens(images)
+        text = f"{_TOKENS:,} of text (default), and those of the images"
+        notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
+    if request.audio_seconds:
+        _put_sound(request, model, lengths, notes)
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}
@@ -331,7 +397,6 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             )
     values["arrivals"] = arrivals_of(request)
     notes.defaults.update(traffic_defaults(request))
-    images = image_fields(request, model, lengths["input_tokens"], notes)
     workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:
         raise SpecError(f"{model.name} has no experts to copy: leave out --redundant-experts.")
@@ -340,6 +405,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             f"--shared-prefix-tokens {workload.shared_prefix_tokens:,} are part of the prompts, "
             f"which have {workload.input_tokens:,} with --input-tokens: give no more."
         )
+    if request.workload == "serve":
+        workload = unchecked(workload, reuse=reuse_of(request, workload))
     limit, most = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
     if most is not None and length > most:

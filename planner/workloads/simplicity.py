@@ -16,7 +16,7 @@ from planner.base.enums import (
 from planner.question.terms import terms_about
 
 if TYPE_CHECKING:
-    from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+    from planner.configurations.table import PoolConfigurations, ServingConfigurations
     from planner.estimators.inference.setting import ServingSetting
 
 Step: TypeAlias = tuple[int, IndexArray | BoolArray]

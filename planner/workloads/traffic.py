@@ -23,7 +23,7 @@ from planner.specs.arrivals import LOADS, SHARES, Arrivals
 _TABLES = Path(__file__).parents[1] / "logs"
 _FEWEST_WINDOWS = 32
 _MOST_VARIED = 100.0
-_ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"))
+_ANSWERED = (*terms_about("length", "serve"), *terms_about("variation"), *terms_about("session"))
 
 
 @record(kw_only=True)
@@ -39,7 +39,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     """Published lengths by name, from ``planner/logs/lengths.csv``."""
     return {
         row["name"]: MeasuredLengths(
-            answers={name: _count(row[name]) for name in _ANSWERED},
+            answers={name: _count(row[name]) for name in _ANSWERED if row[name]},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
         )
         for row in read_table("lengths.csv", _TABLES)
@@ -58,7 +58,7 @@ def answers_of(question: str, given: str, said: Callable[[str], str] = str) -> M
     if question == "lengths" and given in known:
         return known[given].answers
     path = Path(given)
-    if question == "lengths" and _state(path)[1] == 0:
+    if question == "lengths" and state_of(path)[1] == 0:
         hint = did_you_mean(given, known)
         raise SpecError(
             f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
@@ -77,10 +77,10 @@ def answers_of(question: str, given: str, said: Callable[[str], str] = str) -> M
 
 def trace_of(path: Path) -> Trace:
     """The trace of a file, read once as long as it stays the same."""
-    return _read(*_state(path))
+    return _read(*state_of(path))
 
 
-def _state(path: Path) -> tuple[Path, int, int]:
+def state_of(path: Path) -> tuple[Path, int, int]:
     """A path, and what changes with its file."""
     try:
         found = os.stat(path)
@@ -144,7 +144,7 @@ def arrivals_of(request: Request) -> Arrivals:
         The trace cannot be read, or the variation is out of range.
     """
     if request.trace is not None:
-        return _arrivals(*_state(Path(request.trace)))
+        return _arrivals(*state_of(Path(request.trace)))
     if request.arrival_variation > _MOST_VARIED:
         raise SpecError(
             f"arrival_variation must be at most {_MOST_VARIED:g}, not "

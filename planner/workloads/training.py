@@ -34,16 +34,14 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.option_rules import has_kernel
-from planner.configurations.table import word
-from planner.configurations.training import DEGREES, NAMES, TOLD, TrainingConfigurations, brief
-from planner.configurations.training_rules import unsupported
+from planner.configurations.table import DEGREES, NAMES, TOLD, TrainingConfigurations, brief, word
+from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
 from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import Setting
-from planner.estimators.training.step_time import StepTime
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
@@ -52,25 +50,31 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.adapters import (
-    adapter_answers,
-    adapter_words,
-    expert_words,
-    sample_answers,
-    with_expert_adapters,
+from planner.workloads.base import (
+    ALL_MODULES,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    judged_once,
+    merged,
 )
-from planner.workloads.base import Scene, Wording, Workload, judged_once
 from planner.workloads.images import image_answers, trained_image_words
 from planner.workloads.open_facts import open_training
 from planner.workloads.place import share_of_peak
-from planner.workloads.timed import ALL_MODULES, TimedPart, TimedStep, merged
 from planner.workloads.training_question import (
     SINGLE,
+    adapter_answers,
+    adapter_words,
     ask_training,
+    expert_words,
     has_precision,
     objective_answers,
     objective_words,
     published_precision,
+    sample_answers,
+    with_expert_adapters,
 )
 from planner.workloads.training_runs import TrainingRuns, TrainingSource
 
@@ -374,6 +378,8 @@ def _flops_efficiency(
 
 def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     """Whether a framework is one for what is trained."""
+    if framework.rollouts is not None:
+        return False
     if work.has_virtual_tokens:
         return framework.virtual_tokens
     return framework.adapters if work.is_frozen else framework.whole_models

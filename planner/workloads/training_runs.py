@@ -19,10 +19,10 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB
+from planner.confidence.classes import errors_of_memory, sure_share
 from planner.confidence.intervals import Confidence, chance
-from planner.confidence.plans import errors_of_memory, sure_share
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power import PowerDraw, power_draw
 from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
@@ -37,7 +37,7 @@ from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
-from planner.workloads.electricity import with_energy
+from planner.workloads.place import with_energy
 from planner.workloads.simplicity import Step, packed, total
 
 FEWEST_TOKENS = 4096
@@ -100,7 +100,7 @@ class TrainingSource(Source):
 
     ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
-    `planner.confidence.plans.sure_share` takes it.
+    `planner.confidence.classes.sure_share` takes it.
     """
 
     setting: Setting

@@ -143,7 +143,6 @@ def test_short_names_are_shown(planner):
 
 
 @pytest.mark.few(1)
-@pytest.mark.few(4)
 @pytest.mark.parametrize("line", [*examples("search"), *examples("estimate")])
 def test_the_examples_run(planner, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)

@@ -46,7 +46,6 @@ QUESTIONS = {
 
 
 @pytest.mark.few(2)
-@pytest.mark.few(6)
 @pytest.mark.parametrize("suffix", ["toml", "json"])
 @pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
 def test_a_plan_reads_back_to_the_same_estimate(planner, tmp_path, question, suffix):
@@ -84,7 +83,7 @@ def test_options_beside_a_plan_change_it(planner, tmp_path):
             (r"^tensor_parallel = \d+", 'tensor_parallel = "two"'),
             "tensor_parallel is a whole number",
         ),
-        (('workload = "train"', 'workload = "trian"'), "train, inference or serve"),
+        (('workload = "train"', 'workload = "trian"'), "train, inference, serve or rl"),
         (('model = "llama-65b"', ""), "answers.model is missing"),
         ((r"\[answers\]", "[answer]"), "no table [answers]"),
         ((r"\[answers\]", "[answers"), "line 5"),

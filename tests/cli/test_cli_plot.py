@@ -27,7 +27,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.few(1)
-@pytest.mark.few(3)
 @pytest.mark.parametrize("ending", ["png", "SVG"])
 @pytest.mark.parametrize(
     ("command", "pictures"),

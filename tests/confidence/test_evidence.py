@@ -34,7 +34,7 @@ from planner.confidence.software import (
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
-from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import is_assumed
 from planner.workloads.plan import make_plan
 
 BASES = ("measured", "transferred", "roofline", "assumed")

@@ -97,7 +97,7 @@ def test_limits_are_kept_with_a_probability() -> None:
 
 
 def test_a_percentile_errs_as_its_mean_does() -> None:
-    from planner.optimize.sureness import sure_factor
+    from planner.optimize.problem import sure_factor
 
     (source, *_) = planner.search(**SERVE).plan.problem.sources
     mean = sure_factor(source, "time_to_first_token", 0.9, 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.confidence import plans
+from planner.confidence.classes import _MEASURED_OVER_NODES
 from planner.specs.catalogue import load_gpu
 
 RUNS = Path(planner.__file__).parent / "validation" / "measurements"
@@ -34,4 +34,4 @@ def test_the_profiles_with_such_runs_are_those_of_the_calibration_runs() -> None
                 if run["calibration"] == "1" and wide > 8:
                     domain = load_gpu(run["gpu"]).scale_up.domain_size
                     fitted |= {run["framework"]} if wide > max(domain, 8) else set()
-    assert fitted == set(plans._MEASURED_OVER_NODES)
+    assert fitted == set(_MEASURED_OVER_NODES)

@@ -10,8 +10,8 @@ from rows import each
 import planner
 from planner.confidence.intervals import BASES
 from planner.confidence.ranking import Standing, lack_of, most_known, regrets
-from planner.optimize.groups import ranked_choices
-from planner.optimize.sureness import bad_factor
+from planner.optimize.collector import ranked_choices
+from planner.optimize.problem import bad_factor
 
 PROVEN, UNPROVEN = lack_of("measured", 5), lack_of("transferred", 0)
 

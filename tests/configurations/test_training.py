@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.configurations.enumerate import training_mesh
-from planner.configurations.table import word
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.table import NAMES, TrainingConfigurations, word
 
 PLAIN = {name: [value] for name, value in TrainingConfigurations.plain().items()}
 VALUES: dict[str, list[Any]] = {

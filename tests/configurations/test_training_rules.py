@@ -10,9 +10,9 @@ from rows import each
 
 from planner import Request
 from planner.configurations.enumerate import AsGiven
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
-from planner.estimators.training.stages import logits_in_layers
+from planner.estimators.training.sharding import logits_in_layers
 from planner.workloads.plan import make_plan
 
 ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}

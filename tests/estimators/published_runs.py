@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from planner import Request
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.share import Setting
 from planner.workloads.plan import make_plan
 

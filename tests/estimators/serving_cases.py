@@ -8,7 +8,7 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.ideal import ideal_engine, ideal_hardware
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine

@@ -14,7 +14,7 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     AttentionKernel,
 )
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates
 from planner.estimators.training.layer_operators import layer_operators

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner import Request
-from planner.launch.judge import full_row
+from planner.launch.assumed import full_row
 from planner.launch.read import read_launch
 from planner.workloads.plan import evaluated, one_configuration
 

@@ -10,7 +10,7 @@ import pytest
 from planner import Request
 from planner.layers.model import layer_of
 from planner.specs.catalogue import load_model
-from planner.validation.kinds import predict
+from planner.validation.compare import predict
 from planner.validation.runs import SHIPPED, Runs, read_runs
 from planner.workloads.plan import evaluated, make_plan, one_configuration
 

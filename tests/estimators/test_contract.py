@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner.base.units import DAY, HOUR, YEAR
-from planner.estimators.contract import charge, outlay
+from planner.estimators.ownership import charge, outlay
 from planner.specs.price import Price, one_price
 from planner.specs.site import Site
 

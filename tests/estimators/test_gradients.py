@@ -10,7 +10,7 @@ from planner.base.enums import (
     ComputePrecision,
     Recompute,
 )
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.number_bytes import Gradients
 

@@ -13,7 +13,7 @@ from planner import Request
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import evaluate
-from planner.estimators.training.stages import chunk_sizes, stage_layers
+from planner.estimators.training.sharding import chunk_sizes, stage_layers
 from planner.specs.catalogue import find, load_model
 from planner.specs.serving import with_mtp
 from planner.workloads.plan import Plan, make_plan

@@ -17,7 +17,7 @@ from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.optimize.source import first_row
 from planner.show.terminal import write
-from planner.show.views.parts import memory_table
+from planner.show.views.told import memory_table
 from planner.specs.catalogue import load_model
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total

@@ -13,8 +13,12 @@ from published_runs import configuration, setting
 import planner
 from planner.errors import SpecError
 from planner.estimators.parameters import count_parameters, layer_parameters
-from planner.estimators.training.sharding import stage_parameters
-from planner.estimators.training.stages import chunk_sizes, layer_kinds, stage_layers
+from planner.estimators.training.sharding import (
+    chunk_sizes,
+    layer_kinds,
+    stage_layers,
+    stage_parameters,
+)
 from planner.specs.catalogue import load_model
 
 FIRST, LAST = 0, -1

@@ -7,7 +7,7 @@ import pytest
 import planner
 from planner.optimize.result_columns import intervals
 from planner.specs.catalogue import Catalogue
-from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import is_assumed
 
 TRAIN = {"model": "llama-7b", "sequence_length": 2048, "framework": "megatron-lm"}
 

@@ -11,7 +11,7 @@ from planner import Request
 from planner.base.enums import (
     Recompute,
 )
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.share import Share

@@ -148,7 +148,7 @@ def _sweeps(seeds: Seeds, place: Path) -> list[Seed]:
         raise AssertionError("no sweep")
     shutil.copytree(place / "whole", place / "part")
     from planner.sweeps.parts import parts_of, run_part
-    from planner.sweeps.results import Sweep
+    from planner.sweeps.store import Sweep
 
     part = place / "part" / "s"
     plan = Sweep(part).plan

@@ -10,7 +10,7 @@ from conftest import Command
 
 from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile
-from planner.launch.launchers.gpu_words import INSTANCES, gpu_called, gpus_named
+from planner.launch.launchers.world import INSTANCES, gpu_called, gpus_named
 from planner.launch.read import read_launch
 from planner.specs.catalogue import Catalogue
 

@@ -150,7 +150,7 @@ def test_names_stay_one_word_whatever_they_hold() -> None:
     [
         ({"concurrency": None}, "rate or a concurrency"),
         ({"request_rate": 0.0}, "above 0"),
-        ({"output_tokens": 0}, "tokens of prompts and answers"),
+        ({"output_tokens": 0.5}, "tokens of prompts and answers"),
         ({"prefix_cache_hit_rate": 1.0}, "0 to below 1"),
     ],
 )

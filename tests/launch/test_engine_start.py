@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from start_logs import start_logs
 
-from planner.launch.judge import full_row, judged
+from planner.launch.assumed import full_row, judged
 from planner.launch.read import read_launch
 
 LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"

@@ -11,7 +11,7 @@ import pytest
 
 from planner.decide.improve import SURE, another_plan, best_changes, recommended_change
 from planner.errors import PlannerError
-from planner.launch.judge import full_row
+from planner.launch.assumed import full_row
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
 from planner.workloads.pinned import settings_of

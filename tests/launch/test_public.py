@@ -53,7 +53,7 @@ def test_several_files_in_a_folder_say_which_is_read() -> None:
 
 
 @pytest.mark.parametrize("case", READ, ids=_name)
-def test_what_a_file_says_is_understood(case: Case) -> None:
+def test_what_a_file_says_is_understood_and_what_it_leaves_open_is_asked_for(case: Case) -> None:
     imported = read_launch(case.path)
 
     assert imported.target.name == case.target
@@ -61,16 +61,10 @@ def test_what_a_file_says_is_understood(case: Case) -> None:
     assert told == {name: _told(name, value) for name, value in case.understood.items()}
     shape = imported.answers.shape or {}
     assert {name: shape.get(name) for name in case.shape} == dict(case.shape)
-
-
-@pytest.mark.parametrize("case", READ, ids=_name)
-def test_what_a_file_leaves_open_is_asked_for(case: Case) -> None:
-    imported = read_launch(case.path)
-    unknown = {line.option for line in imported.of(Status.UNKNOWN)}
-
-    assert {*case.asked} <= {*imported.lacking({})}
-    assert not {*case.understood} & {*imported.lacking({})}
-    assert {*case.unknown} <= unknown
+    lacking = {*imported.lacking({})}
+    assert {*case.asked} <= lacking
+    assert not {*case.understood} & lacking
+    assert {*case.unknown} <= {line.option for line in imported.of(Status.UNKNOWN)}
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.refused], ids=_name)

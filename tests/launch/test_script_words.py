@@ -6,7 +6,7 @@ import pytest
 
 from planner.documents.shell.text import Changes
 from planner.errors import LaunchError
-from planner.launch.trainer.scripts import SCRIPTS, in_words_of_script
+from planner.launch.trainer.said import SCRIPTS, in_words_of_script
 
 OF = {script.dialect: script for script in SCRIPTS}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}

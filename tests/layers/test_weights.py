@@ -4,9 +4,9 @@ import pytest
 
 from planner.estimators.parameters import held_by
 from planner.layers.attention import attention_block
-from planner.layers.feed_forward import feed_forward_block
 from planner.layers.model import embedding, logits
 from planner.layers.operators import Holder
+from planner.layers.residual import feed_forward_block
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.units import GIB
-from planner.configurations.training import NAMES
+from planner.configurations.table import NAMES
 from planner.optimize.problem import Problem
 from planner.optimize.source import Candidates, plain
 from planner.question.request import Request

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from problems import configurations, front_values, judged, problem
 
 from planner.configurations.enumerate import training_mesh
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.table import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import planner
-from planner.optimize.constraints import limit_rows, with_rate
-from planner.optimize.limit_columns import PROBABILITY, with_limits
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result_columns import full_columns
+from planner.show.views.rows import PROBABILITY, with_limits
 
 
 def searched(limits: dict[str, float], **asked: object):

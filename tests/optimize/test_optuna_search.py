@@ -11,8 +11,7 @@ from problems import configurations, front_values, judged, problem
 
 from planner.errors import OutputError, SearchSpaceError
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
-from planner.optimize.optuna_search import SAMPLERS, optuna_search
-from planner.optimize.samples import violations
+from planner.optimize.optuna_search import SAMPLERS, optuna_search, violations
 
 A_THOUSAND = {
     "space": "pretrain_dense",

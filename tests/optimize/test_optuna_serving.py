@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from planner.errors import SearchSpaceError
+from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.groups import grouped
-from planner.optimize.optuna_search import SAMPLERS, optuna_search
-from planner.optimize.samples import Samples
+from planner.optimize.optuna_search import SAMPLERS, Samples, optuna_search
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.optimize.recommendation import Simplest, reach
+from planner.optimize.pareto import Simplest, reach
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 

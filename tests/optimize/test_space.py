@@ -4,7 +4,7 @@ import pytest
 from problems import problem
 from rows import each
 
-from planner.configurations.training import NAMES
+from planner.configurations.table import NAMES
 from planner.errors import SearchSpaceError
 from planner.workloads.given import parse_settings
 

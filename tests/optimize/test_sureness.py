@@ -9,9 +9,8 @@ import pytest
 import planner
 from planner.confidence.intervals import MEDIAN, SUREST, checked_confidence, quantile
 from planner.errors import SearchSpaceError
-from planner.optimize.constraints import constraints
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.sureness import sure_factor
+from planner.optimize.problem import constraints, sure_factor
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
 
@@ -128,7 +127,7 @@ def test_a_bound_on_predictions_rejects_the_same():
 
 
 def test_a_latency_errs_as_its_parts_do():
-    from planner.optimize.sureness import sure_value
+    from planner.optimize.problem import sure_value
 
     found = planner.search(**SERVING).recommended
     factors = found.source.confidence(1).factors

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner import Request
 from planner.configurations.enumerate import OpenMesh, training_mesh
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.share import Setting
 from planner.workloads.plan import make_plan
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import Request
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.loop import Served
 from planner.workloads.plan import make_plan

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import FRAMEWORKS, MODELS, mesh, setting, table
 
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 
 SLOW = settings(max_examples=examples(15, 3))

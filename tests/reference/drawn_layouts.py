@@ -31,7 +31,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.table import NAMES, TrainingConfigurations
 from planner.estimators.training.share import Setting
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.framework import FrameworkProfile

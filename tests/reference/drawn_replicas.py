@@ -8,7 +8,7 @@ from typing import Any
 
 from scalar_serving_kernels import Replica, ServingWorld
 
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.terms import glossary

@@ -15,7 +15,7 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,

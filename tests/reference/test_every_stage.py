@@ -23,8 +23,8 @@ from scalar_parameters import stages
 
 from planner.estimators.training import sharding
 from planner.estimators.training.estimate import evaluate
+from planner.estimators.training.sharding import StageLayers
 from planner.estimators.training.share import Setting
-from planner.estimators.training.stages import StageLayers
 from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
 
 PIPELINES = [(13, 1), (16, 1), (31, 1), (32, 1), (13, 2), (16, 2)]

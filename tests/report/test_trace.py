@@ -12,7 +12,7 @@ import pytest
 import planner
 from planner.estimators.timeline.placed import STREAMS
 from planner.show.views.details import details_of
-from planner.show.views.trace import write_trace
+from planner.show.views.plots.timeline import write_trace
 
 
 def _written(path: Path, **asked: Any) -> tuple[Any, dict[str, Any]]:

@@ -7,7 +7,7 @@ from published.tables import changed
 from published_rows import run_of
 from rows import each
 
-from planner.validation.kinds import predict
+from planner.validation.compare import predict
 from planner.validation.library import Library
 from planner.validation.runs import Run, Runs
 

@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing.allocation import Type, cheapest_allocation, held_and_cost
-from planner.decide.sizing.services import read_services, read_stock
+from planner.decide.sizing.services import (
+    Type,
+    cheapest_allocation,
+    held_and_cost,
+    read_services,
+    read_stock,
+)
 from planner.errors import InfeasibleError, SearchSpaceError
 
 CHAT = {"model": "llama-3.1-70b", "request_rate": 10}

@@ -108,6 +108,21 @@ DENSE_ROW_CONFIGS: dict[str, tuple[int, dict[str, Any]]] = {
         "model_type": "openai-gpt", "n_embd": 768, "n_head": 12, "n_layer": 6, "n_positions": 512,
         "tie_word_embeddings": True, "vocab_size": 40478,
     }),
+    "bert": (334_092_288, {  # without its pooling layer, as the next two
+        "model_type": "bert", "hidden_size": 1024, "intermediate_size": 4096,
+        "max_position_embeddings": 512, "num_attention_heads": 16, "num_hidden_layers": 24,
+        "vocab_size": 30522,
+    }),
+    "roberta": (124_055_040, {
+        "model_type": "roberta", "hidden_size": 768, "intermediate_size": 3072,
+        "max_position_embeddings": 514, "num_attention_heads": 12, "num_hidden_layers": 12,
+        "vocab_size": 50265,
+    }),
+    "xlm-roberta": (566_705_152, {
+        "model_type": "xlm-roberta", "hidden_size": 1024, "intermediate_size": 4096,
+        "max_position_embeddings": 8194, "num_attention_heads": 16, "num_hidden_layers": 24,
+        "vocab_size": 250002,
+    }),
     "persimmon": (3_355_772_416, {
         "model_type": "persimmon", "hidden_size": 4096, "intermediate_size": 16384,
         "max_position_embeddings": 16384, "num_attention_heads": 64, "num_hidden_layers": 6,

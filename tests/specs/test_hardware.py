@@ -26,8 +26,7 @@ from planner.specs.catalogue import (
     load_gpu_with_provenance,
     names,
 )
-from planner.specs.efficiency import collectives, gemm_key, is_measured, with_defaults
-from planner.specs.gpu import GpuSpec
+from planner.specs.gpu import GpuSpec, collectives, gemm_key, is_measured, with_defaults
 from planner.specs.load import check_spec, provenance, read_toml
 from planner.specs.paths import spec_folders
 

@@ -10,22 +10,22 @@ import pytest
 from planner.errors import SpecError
 from planner.estimators.ownership import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
-from planner.specs.ownership import (
-    COLUMNS,
+from planner.specs.paths import beside_specs
+from planner.specs.price import (
     DIMENSIONS,
+    Price,
     can_be_owned,
     read_ownership,
     unknown_owned,
 )
-from planner.specs.paths import beside_specs
-from planner.specs.price import Price
 
 H100 = "h100-sxm-80gb"
+HEADER = "quantity,gpu,value,low,high,unit,source,date,gpus,asked"
 
 
 def write(folder: Path, *rows: str) -> Path:
     path = folder / "ownership.csv"
-    path.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")
     return path
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.errors import SpecError
 from planner.specs.catalogue import names
-from planner.specs.csv_table import are_old, month
+from planner.specs.load import are_old, month
 from planner.specs.paths import price_files
 from planner.specs.price import (
     COLUMNS,

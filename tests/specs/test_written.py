@@ -15,7 +15,7 @@ from planner.base.enums import LinkKind
 from planner.cli.app import app
 from planner.errors import SpecError
 from planner.specs.catalogue import Catalogue, load_model
-from planner.specs.efficiency import is_assumed
+from planner.specs.gpu import is_assumed
 from planner.specs.hugging_face import read_config
 from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec

@@ -119,7 +119,7 @@ def test_workers_end_with_the_program_and_leave_the_directory_free(
         assert again.done
     for worker in workers:
         worker.resume()
-    _, left = psutil.wait_procs(workers, timeout=10)
+    _, left = psutil.wait_procs(workers, timeout=PATIENCE_S)
     assert not left
 
 

@@ -26,9 +26,9 @@ from planner.sweeps.columns import (
     measured_ends,
 )
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import Sweep, front_across
 from planner.sweeps.run import run_sweep
 from planner.sweeps.show import Shown, shown_blocks
+from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import CHOSEN_BY
 from planner.workloads.registry import workload_names
 
@@ -85,7 +85,6 @@ def test_all_workloads_are_looked_at() -> None:
 
 
 @pytest.mark.few(4)
-@pytest.mark.few(12)
 @pytest.mark.parametrize("name", [*WORKS, MIXED])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_every_work_has_is_told_in_every_way(

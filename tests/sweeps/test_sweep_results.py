@@ -20,8 +20,8 @@ from planner.optimize.result_columns import full_columns
 from planner.sweeps.parts import joint_kind, parts_of, run_scenarios
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
-from planner.sweeps.results import front_across
 from planner.sweeps.run import in_this_process, on_cores, run_sweep
+from planner.sweeps.store import front_across
 from planner.workloads.registry import workload_of
 
 TABLE = {

@@ -12,8 +12,8 @@ from made import COUNTS, GPUS, plan_of, row_of, rows_of, write
 from planner.errors import SearchSpaceError
 from planner.sweeps.columns import find_column, read_value
 from planner.sweeps.differences import compare
-from planner.sweeps.results import Sweep, cell_value
 from planner.sweeps.show import ordered, read_order, read_where
+from planner.sweeps.store import Sweep, cell_value
 
 SPOTS = [*product(GPUS, COUNTS)]
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)

@@ -243,7 +243,7 @@ def half_open(at: Served, number: int) -> list[int]:
 
 
 def test_half_open_connections_are_closed_and_told():
-    with server(Limits(workers=1, client_seconds=0.3)) as at:
+    with server(Limits(workers=1, client_seconds=1.0)) as at:
         held = [at.connected(sent) for sent in HALF]
         said = [read(one).partition(b"\r\n")[0] for one in held]
         for one in held:

@@ -14,10 +14,9 @@ from served import OWN_HOST
 
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
-from planner.ui.answers import Answer, answer
 from planner.ui.guard import Limits, Refused
 from planner.ui.kept import Kept
-from planner.ui.pool import Pool
+from planner.ui.pool import Answer, Pool, answer
 from planner.ui.question import Question
 
 

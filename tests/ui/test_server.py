@@ -118,7 +118,7 @@ def test_an_answer_is_worked_out_again_when_own_specs_change(tmp_path):
         return page[page.index("<title>") : page.index("</title>")]
 
     with (
-        server(Limits(workers=1), specs=tmp_path) as served,
+        server(Limits(workers=1, seconds=PATIENCE_S), specs=tmp_path) as served,
         httpx.Client(base_url=served.address, timeout=PATIENCE_S) as asks,
     ):
         assert "Mine one" in title()
@@ -135,7 +135,7 @@ def test_what_takes_too_long_is_ended_and_told():
 
 
 def test_too_many_are_refused_and_who_left_is_not_worked_for():
-    with server(Limits(workers=1, waiting=2)) as served:
+    with server(Limits(workers=1, waiting=2, seconds=PATIENCE_S)) as served:
         ask = f"GET /api/{LONG} HTTP/1.1\r\n{OWN_HOST}\r\n\r\n".encode()
         held = [served.connected(ask)]
         until(lambda: served.pool._running)
@@ -155,7 +155,7 @@ def test_too_many_are_refused_and_who_left_is_not_worked_for():
 
 def test_a_worker_that_is_killed_is_told_and_replaced():
     others = {*multiprocessing.active_children()}
-    with server(Limits(workers=1)) as served, ThreadPoolExecutor() as asking:
+    with server(Limits(workers=1, seconds=PATIENCE_S)) as served, ThreadPoolExecutor() as asking:
         lost = asking.submit(served.asked, f"/api/{LONG}", OWN_HOST)
         until(lambda: served.pool._running and served.pool._running[0].total)
         (worker,) = {*multiprocessing.active_children()} - others
@@ -167,7 +167,7 @@ def test_a_worker_that_is_killed_is_told_and_replaced():
 
 
 def test_a_server_that_is_ended_ends_its_work_first(capfd):
-    with server(Limits(workers=1)) as served, ThreadPoolExecutor() as asking:
+    with server(Limits(workers=1, seconds=PATIENCE_S)) as served, ThreadPoolExecutor() as asking:
         asked = asking.submit(served.asked, f"/api/{LONG}", OWN_HOST)
         until(lambda: served.pool._running)
         (job,) = served.pool._running

@@ -14,12 +14,11 @@ import pytest
 
 from planner.errors import InfeasibleError, LaunchError, PlannerError, SearchSpaceError, SpecError
 from planner.optimize.exhaustive import StopSearch
-from planner.ui.answers import answer, file_of
-from planner.ui.fixes import fixes_of
 from planner.ui.form import FIRST, groups_of, sliders_of
 from planner.ui.guard import Limits, Refused
 from planner.ui.kept import Uploads
-from planner.ui.question import COMMANDS, Question
+from planner.ui.pool import answer, file_of
+from planner.ui.question import COMMANDS, Question, fixes_of
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
 ASKED = {
@@ -219,6 +218,9 @@ def test_what_was_found_when_the_time_ends_is_kept():
     assert json.loads(found.object)["manifest"]["interrupted"]
     with pytest.raises(Refused, match="more than 60 s"):
         _answer("sweep", "model=llama-65b&gpu=a100&num_gpus=1,2", tell=_until(1))
+    for command, fields in (("size", sizes), ("sweep", many)):
+        with pytest.raises(Refused, match="more than 60 s"):
+            _answer(command, fields, tell=_until(0))
 
 
 def test_a_sweep_has_so_many_scenarios():

@@ -6,8 +6,17 @@ from sample_runs import row, run_of, runs_of
 
 from planner.show.terminal import write
 from planner.show.views.validation import reasons_blocks
-from planner.validation.compare import errors, joined, memory_verdicts, regrets
-from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY, predict, ranges
+from planner.validation.compare import (
+    STEP_TIME,
+    TRAINING_KIND,
+    TRAINING_MEMORY,
+    errors,
+    joined,
+    memory_verdicts,
+    predict,
+    ranges,
+    regrets,
+)
 from planner.validation.prediction import MEMORY, Prediction
 from planner.validation.training.cases import training_case
 

@@ -17,8 +17,8 @@ from planner.validation.calibration import (
     thinned,
     unit_of,
 )
+from planner.validation.compare import predict
 from planner.validation.fit import fit
-from planner.validation.kinds import predict
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"

@@ -7,8 +7,7 @@ import math
 import pytest
 from sample_runs import row, runs_of
 
-from planner.validation.compare import errors, joined
-from planner.validation.kinds import IMPOSSIBLE, STEP_TIME, predict
+from planner.validation.compare import IMPOSSIBLE, STEP_TIME, errors, joined, predict
 
 MEASURED = "measured_step_time_s"
 

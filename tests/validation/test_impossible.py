@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.confidence.software import engine_rule
-from planner.validation.kinds import kind_of, why_impossible
+from planner.validation.compare import kind_of, why_impossible
 from planner.validation.library import Library
 from planner.validation.runs import read_runs
 

@@ -9,8 +9,7 @@ from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 import planner
 from planner.show.views.validation import write_predictions
-from planner.validation.compare import joined
-from planner.validation.kinds import INFERENCE_KIND, predict, ranges
+from planner.validation.compare import INFERENCE_KIND, joined, predict, ranges
 from planner.validation.runs import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
 
 
@@ -22,6 +21,12 @@ def sample():
     return Runs(columns=tables[0].columns, rows=rows)
 
 
+@pytest.fixture(scope="module")
+def together(sample):
+    """What is predicted for all of them at once."""
+    return values(predict(sample))
+
+
 def values(predictions):
     return [(one.values, one.fits, one.basis, one.reason) for one in predictions]
 
@@ -31,7 +36,7 @@ def only(**changes):
     return prediction
 
 
-def test_measurements_are_never_read(sample):
+def test_measurements_are_never_read(sample, together):
     blind = tuple(
         type(run)(
             line=run.line,
@@ -43,14 +48,13 @@ def test_measurements_are_never_read(sample):
         for run in sample.rows
     )
     hidden = predict(Runs(columns=sample.columns, rows=blind))
-    assert values(hidden) == values(predict(sample))
+    assert values(hidden) == together
 
 
-def test_neither_order_nor_company_changes_a_prediction(sample):
+def test_neither_order_nor_company_changes_a_prediction(sample, together):
     order = list(range(len(sample.rows)))
     random.Random(1).shuffle(order)
     mixed = Runs(columns=sample.columns, rows=tuple(sample.rows[i] for i in order))
-    together = values(predict(sample))
     assert [together[i] for i in order] == values(predict(mixed))
     for index in range(0, len(sample.rows), 7):
         alone = Runs(columns=sample.columns, rows=sample.rows[index : index + 1])

@@ -9,18 +9,19 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.confidence.plans import confidence
+from planner.confidence.classes import confidence
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
 from planner.specs.serving import ServingWorkload
-from planner.validation.compare import errors, memory_verdicts
-from planner.validation.kinds import (
+from planner.validation.compare import (
     FIRST_TOKEN_TIME,
     INFERENCE_KIND,
     REQUESTS,
     SERVING_MEMORY,
     TOKEN_TIME,
+    errors,
+    memory_verdicts,
 )
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED_INFERENCE, read_runs

@@ -4,8 +4,8 @@ import pytest
 from sample_inference import DISAGGREGATED, row, runs_of
 
 import planner
+from planner.validation.compare import predict
 from planner.validation.inference import cases
-from planner.validation.kinds import predict
 
 QUESTION = {
     "workload": "serve",

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from sample_runs import row, run_of, runs_of
 
 from planner.show.views.validation import write_predictions
-from planner.validation.compare import joined
-from planner.validation.kinds import TRAINING_KIND, predict, ranges
+from planner.validation.compare import TRAINING_KIND, joined, predict, ranges
 from planner.validation.runs import TRAINING, Run, Runs, read_runs
 from planner.validation.training.cases import PREFERENCE
 

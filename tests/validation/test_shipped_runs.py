@@ -6,8 +6,14 @@ import pytest
 from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
-from planner.validation.compare import errors, memory_verdicts
-from planner.validation.kinds import STEP_TIME, TRAINING_KIND, TRAINING_MEMORY, ranges
+from planner.validation.compare import (
+    STEP_TIME,
+    TRAINING_KIND,
+    TRAINING_MEMORY,
+    errors,
+    memory_verdicts,
+    ranges,
+)
 
 # Recorded errors with a margin: a change that makes one larger has to say so here.
 LARGEST_ERRORS = {

@@ -22,8 +22,7 @@ from planner.estimators.training.cost import (
 )
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
-from planner.specs.reliability import NO_CAMPAIGN
-from planner.specs.site import Site
+from planner.specs.site import NO_CAMPAIGN, Site
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
 

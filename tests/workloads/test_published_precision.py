@@ -8,7 +8,7 @@ import planner
 from planner.base.enums import (
     ComputePrecision,
 )
-from planner.pages.assumptions import facts_section
+from planner.pages.table import facts_section
 from planner.show.page import Table
 from planner.show.views.sizes import note_lines
 from planner.show.views.sure import other_formats

@@ -13,10 +13,10 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
+from planner.configurations.table import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.recommendation import Simplest
+from planner.optimize.pareto import Simplest
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 from planner.workloads.pools import PoolSource

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.configurations.training import brief
+from planner.configurations.table import brief
 from planner.question.terms import terms_of
 
 

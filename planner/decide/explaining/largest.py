@@ -10,8 +10,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, first
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value
 from planner.optimize.source import Source

@@ -15,8 +15,7 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
-from planner.estimators.kernel_work import rates
-from planner.estimators.ledger import Ledger, Work
+from planner.estimators.kernel_work import Ledger, Work, rates
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
 from planner.question.inputs import chosen, read, read_all, several, whole
@@ -26,8 +25,8 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
 from planner.workloads.assumed import Notes
+from planner.workloads.base import Done
 from planner.workloads.place import every_count, hardware
-from planner.workloads.timed import Done
 
 _NUMBER_BYTES = 2.0
 OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
 from planner.base.records import record
-from planner.estimators.ledger import HOST
+from planner.estimators.kernel_work import HOST
 from planner.formulas import collectives, pipeline, roofline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
-from planner.workloads.base import Evaluation
+from planner.workloads.base import Done, Evaluation, TimedPart, with_ledger
 from planner.workloads.plan import Plan
-from planner.workloads.timed import Done, TimedPart, with_ledger
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
@@ -189,7 +188,7 @@ FORMULAS: Mapping[str, Formula] = {
         title="copy to or from the host", function=collectives.point_to_point_time, words=_copy
     ),
 }
-"""What `planner.estimators.ledger.Work.formula` stands for."""
+"""What `planner.estimators.kernel_work.Work.formula` stands for."""
 
 
 @record(kw_only=True)

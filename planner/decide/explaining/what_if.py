@@ -284,6 +284,8 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
     work = plan.problem.setting.workload
     for name in plan.workload.lengths:
         own = getattr(work, name)
+        if not own:  # prompts that are embedded or scored have no answer
+            continue
         title = name.replace("_", " ")
         tried = (max(own // 2, 1), 2 * own)
         counts = {f"{title} {count:,} instead of {own:,}": count for count in tried}

@@ -28,8 +28,8 @@ from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
-from planner.specs import csv_table
-from planner.specs.csv_table import Column, Row, optional, records
+from planner.specs.load import Column, Row, optional, records
+from planner.specs.load import number as cell_number
 from planner.specs.paths import load_file
 from planner.specs.price import TERMS
 from planner.workloads.plan import make_plan
@@ -142,7 +142,7 @@ def _time(words: str, _: str) -> float:
 _TABLE = (
     Column("hour", optional(_hour)),
     Column("time", optional(_time)),
-    Column("request_rate", csv_table.number, needed=True),
+    Column("request_rate", cell_number, needed=True),
 )
 
 

@@ -13,8 +13,7 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, KILOWATT, MEGAWATT, MONTH, YEAR, parse_quantity
 from planner.decide.api_comparison import ApiComparison, Offer, compared_with_apis
 from planner.decide.sizing.day import pinned_to
-from planner.decide.sizing.fleet import Fleet
-from planner.decide.sizing.floor import Missed, reason_of
+from planner.decide.sizing.fleet import Fleet, Missed, reason_of
 from planner.decide.sizing.searches import Searches, best_of_groups
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value

@@ -9,17 +9,17 @@ from functools import cached_property
 
 from planner.base.cells import number
 from planner.decide.open_facts import MovingFact, moving_facts
-from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.floor import MORE_EFFICIENT, Floor, Missed, reason_of
+from planner.decide.sizing.fleet import MORE_EFFICIENT, Fleet, Floor, Missed, Size, reason_of
+from planner.estimators.rl.setting import RlSetting
 from planner.estimators.training.share import Setting
-from planner.optimize.constraints import Constraint
 from planner.optimize.other_terms import searched
-from planner.optimize.problem import Problem
-from planner.optimize.recommendation import FURTHEST
+from planner.optimize.pareto import FURTHEST
+from planner.optimize.problem import Constraint, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
+from planner.specs.rollouts import RlWork
 from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.place import LARGEST_OF_ALL, every_count, gpu_counts
 from planner.workloads.plan import Plan, make_plan
@@ -200,9 +200,9 @@ class TrainingSizer:
         return self.request.num_gpus not in (None, ALL, (ALL,))
 
     @cached_property
-    def _setting(self) -> Setting:
+    def _setting(self) -> Setting | RlSetting:
         setting = make_plan(replace(self.request, num_gpus=1)).problem.setting
-        if not isinstance(setting, Setting):
+        if not isinstance(setting, Setting | RlSetting):
             raise TypeError(f"{self.request!r} does not train.")
         return setting
 
@@ -221,7 +221,8 @@ class TrainingSizer:
         if first is None and self._is_given:
             first = self._first(counts)
         elif first is None:  # the grid has few numbers of the batch's odd factors
-            batch = self._setting.workload.global_batch_size
+            work = self._setting.workload
+            batch = work.samples if isinstance(work, RlWork) else work.global_batch_size
             odd = (count for count in counts if batch % (count // (count & -count)) == 0)
             first = self._first(tuple(odd))
         looked_at = 0

@@ -20,8 +20,7 @@ from planner.confidence.intervals import checked_confidence
 from planner.confidence.ranking import Standing, most_known, regrets, tied
 from planner.decide.sizing.day import Load, days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
-from planner.decide.sizing.fleet import Size, cost_standing
-from planner.decide.sizing.floor import DEADLINES
+from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import known_value
@@ -400,7 +399,7 @@ def _asked(request: Request) -> Request:
     """The request with what sizing needs: the deadline in front, plans by the time of the run."""
     if not _trains(request):
         return request
-    goals = terms_of("train", "objective")
+    goals = terms_of(request.workload, "objective")
     bounds = dict(request.constraints)
     first = {name: bounds.pop(name) for name in DEADLINES if name in bounds}
     goal = next(name for name in DEADLINES if name in goals)
@@ -417,7 +416,7 @@ def current_gpus(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _trains(request: Request) -> bool:
-    return request.workload == "train"
+    return not terms_of(request.workload, "limit").keys().isdisjoint(DEADLINES)
 
 
 def _check(
@@ -449,7 +448,7 @@ def _check(
     if request.workload == "inference":
         faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
     elif _trains(request):
-        known = [name for name in _TRAINING if name in terms_of("train", "limit")]
+        known = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
         if not set(known) & set(request.constraints):
             listed = ", ".join(said(name) for name in known)
             faults.append(f"Give what the GPUs must reach: one or more of {listed}.")

@@ -7,14 +7,13 @@ from types import MappingProxyType
 
 from planner.documents.shell.follow import Follower, variable_word
 from planner.documents.shell.parsing import Parser
-from planner.documents.shell.syntax import Source
 from planner.documents.shell.text import LARGEST
 from planner.documents.shell.values import Command as Command
 from planner.documents.shell.values import Directive as Directive
 from planner.documents.shell.values import HereDocument as HereDocument
 from planner.documents.shell.values import Script as Script
+from planner.documents.shell.values import Source, directives
 from planner.documents.shell.values import Word as Word
-from planner.documents.shell.values import directives
 from planner.errors import LaunchError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})

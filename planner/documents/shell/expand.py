@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from planner.documents.shell.syntax import (
-    Arithmetic,
-    Literal,
-    Parameter,
-    Part,
-    RawWord,
-    Run,
-    Source,
-)
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
     NOT_GIVEN,
+    Arithmetic,
     Element,
     Fields,
+    Literal,
+    Parameter,
+    Part,
     Piece,
     Pieces,
+    RawWord,
+    Run,
+    Source,
     Variable,
     Word,
     computed,

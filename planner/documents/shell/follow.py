@@ -16,32 +16,30 @@ from planner.documents.shell.expand import (
     matches_pattern,
     merge,
 )
-from planner.documents.shell.syntax import (
+from planner.documents.shell.text import Span
+from planner.documents.shell.values import (
     Alone,
     Assignment,
     Case,
     Chain,
+    Command,
     Computed,
+    Element,
     Function,
     Group,
+    HereDocument,
     HereText,
     If,
     Loop,
     Node,
     Not,
     Parameter,
+    Piece,
+    Pieces,
     RawWord,
     Redirection,
     Simple,
     Source,
-)
-from planner.documents.shell.text import Span
-from planner.documents.shell.values import (
-    Command,
-    Element,
-    HereDocument,
-    Piece,
-    Pieces,
     Variable,
     Word,
     computed,

@@ -12,7 +12,6 @@ from planner.base.records import record
 from planner.documents.shell import refuse_unreadable
 from planner.documents.shell.follow import Follower, variable_word
 from planner.documents.shell.parsing import Parser
-from planner.documents.shell.syntax import Source
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
     Command,
@@ -22,6 +21,7 @@ from planner.documents.shell.values import (
     Piece,
     Pieces,
     Script,
+    Source,
     Variable,
     Word,
     computed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from planner.documents.shell.syntax import (
+from planner.documents.shell.values import (
     Alone,
     Arithmetic,
     Assignment,

@@ -22,7 +22,7 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import (
     AdapterTargets,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.estimators.inference.weights import held_experts

@@ -28,8 +28,11 @@ def index_bytes(op: AttentionCore) -> float:
 
 
 def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
-    """Bytes of one token of one sequence in this rank's cache of one layer."""
-    if op is None:
+    """Bytes of one token of one sequence in this rank's cache of one layer.
+
+    What sees later tokens, too, is computed at once and keeps none.
+    """
+    if op is None or not op.causal:
         return np.zeros(())
     if op.latent_width:
         latent = latent_cache_bytes_per_token(
@@ -87,9 +90,10 @@ def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
     tokens = rank.prompt_tokens
     prompts = batch.prompts * rank.prompt_share
     dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
+    keys = batch.prefill_keys if op.causal else 2 * batch.prefill_keys - 1
     flops = attention_core_flops(
         num_queries=tokens,
-        keys_per_query=visible(rank, batch.prefill_keys, op),
+        keys_per_query=visible(rank, keys, op),
         num_heads=heads,
         **dims,
     )

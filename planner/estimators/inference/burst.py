@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.disaggregated import Pools
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.loop import Served

@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time
 from planner.estimators.inference.estimate import serving_rejections
 from planner.estimators.inference.loop import together_share
@@ -22,9 +22,9 @@ from planner.estimators.inference.serving import (
     request_overhead,
     tokens_per_step,
 )
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
 from planner.specs.checked import unchecked
 
@@ -38,7 +38,8 @@ class PrefillWorkers:
 
     ``prompt_time``: seconds of a prompt when every attention rank has one; ``service_time``:
     seconds of a worker's work per prompt when its steps are full; ``transfer_time``: seconds
-    until the prompt's cache has left its GPUs.
+    until the prompt's cache has left its GPUs. ``prefixes``: what is found of the prompts where
+    that is computed.
     """
 
     setting: ServingSetting
@@ -48,6 +49,7 @@ class PrefillWorkers:
     service_time: FloatArray
     transfer_time: FloatArray
     rejected_by: CodeArray
+    prefixes: Prefixes | None = None
 
     @property
     def request_rate(self) -> FloatArray:
@@ -98,6 +100,7 @@ def prefill_workers(
             service_time=service,
             transfer_time=cache_transfer_time(alone, c, inside_fabric),
             rejected_by=serving_rejections(alone, c, memory, is_pool=True),
+            prefixes=setting.prefixes,
         )
 
 
@@ -124,7 +127,9 @@ def prefill_times(
     queued = step_time(setting, c, batch, decoding=False).cycle(p)
     queued = queued + drafted_prompt_time(setting, c, batch)
     service = np.minimum((alone.cycle(p) + drafted) * rounds / ranks, queued / full)
-    images = images_time(setting, c)
+    images = encoder_time(setting, c)
+    if setting.prefixes is not None:
+        images = images + setting.prefixes.cache_load_time
     return (alone.total + drafted) * rounds + images, (service + images) / p
 
 

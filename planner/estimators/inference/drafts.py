@@ -14,7 +14,7 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import (
     Quantization,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.weights import weight_bytes

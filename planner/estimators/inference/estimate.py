@@ -6,12 +6,12 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
 from planner.configurations.serving_rules import (
     SERVING_REJECTING,
     ServingContext,
     first_broken_serving_rule,
 )
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.loop import Served, served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.setting import ServingSetting

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -67,7 +67,8 @@ class Served:
 
     def request_latency(self, output_tokens: Numeric) -> FloatArray:
         """Seconds from arrival to the last token."""
-        return self.time_to_first_token + (output_tokens - 1) * self.time_per_output_token
+        later = np.maximum(output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.time_per_output_token
 
 
 _PROMPT_ROUNDS = 2
@@ -323,6 +324,8 @@ class _Loop:
         costs, work = self.costs, self.work
         alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        if (prefixes := self.setting.prefixes) is not None:
+            taken = np.maximum(taken, prefixes.cache_load_time)  # one after the other over a link
         return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:

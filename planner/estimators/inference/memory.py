@@ -12,7 +12,7 @@ from planner.base.enums import (
     LinkKind,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
 from planner.estimators.inference.attention_core import (
     cached_bytes,
@@ -22,12 +22,12 @@ from planner.estimators.inference.attention_core import (
 )
 from planner.estimators.inference.drafts import draft_weights, drafter
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
-from planner.estimators.inference.tower import tower_weights
+from planner.estimators.inference.tower import encoder_memory, tower_weights
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.memory import paged_tokens, typical_cache_bytes
 from planner.formulas.queueing import residual_mean
-from planner.layers.model import Layer, layer_of
-from planner.layers.operators import Experts, Holder, Product, Split
+from planner.layers.model import layer_of
+from planner.layers.operators import Experts
 from planner.specs.engine import MemoryShare
 
 
@@ -340,11 +340,11 @@ def _activation_bytes(
     """The largest layer's working set of a step, or what lives while its tokens are sampled."""
     model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
-    widest = max(_widest(each) for each in described)
+    widest = max(each.widest for each in described)
     layer = 2.0 * tokens * (3 * model.hidden_size + model.stream_width + widest / t)
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
-    logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.vocab_size / split
+    logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
     lasting: FloatArray = np.zeros(())
     if memory.expert_workspace:
         for each in described:
@@ -363,7 +363,8 @@ def _activation_bytes(
         tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
         of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
         working = np.maximum(working, np.asarray(tokens * of_token))
-    return np.asarray(working + queued)
+    seen, tower = encoder_memory(setting, c, tokens)
+    return np.maximum(working + queued + seen, tower)
 
 
 def _expert_workspace(
@@ -377,19 +378,6 @@ def _expert_workspace(
     inner = experts.width / c.expert_tensor_parallel
     shared = np.maximum((experts.matrices - 1) * inner, hidden_size)
     return np.asarray(2.0 * rows * (shared + inner))
-
-
-def _widest(layer: Layer) -> int:
-    """Most numbers per token that a layer has at once between its matrices."""
-    inner = [op for op in layer.of(Product) if op.holder is Holder.FEED_FORWARD]
-    widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
-    if core := layer.core:
-        widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
-    if scan := layer.scan:
-        widths.append(scan.projected)
-    if experts := layer.experts:
-        widths.append(2 * experts.width * experts.per_token)
-    return max(widths)
 
 
 def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:

@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank
 from planner.estimators.inference.weights import weight_formats
-from planner.estimators.ledger import Work
+from planner.estimators.kernel_work import Work
 from planner.estimators.machine import Group
 
 

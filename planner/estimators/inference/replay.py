@@ -8,7 +8,8 @@ step. Only the costs of a step are the estimator's.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -51,11 +52,44 @@ class Requests:
     """Requests in the order in which they come: arrays of one length.
 
     ``arrivals`` in seconds, ``prompts`` in tokens that are not cached, ``answers`` in tokens.
+    ``blocks``: names of the blocks of each prompt from its begin on, where a cache may have them.
     """
 
     arrivals: FloatArray
     prompts: FloatArray
     answers: FloatArray
+    blocks: Sequence[Sequence[int]] = ()
+
+
+class PrefixCache:
+    """A cache of ``room`` blocks of ``block_tokens``, which drops what was used last longest ago.
+
+    Of a prompt it has the blocks from its begin to the first that it lacks; the end of what a
+    request leaves is dropped before its begin. ``found`` and ``asked`` tokens of prompts so far.
+    """
+
+    def __init__(self, room: int, block_tokens: int) -> None:
+        self.room, self.block_tokens = room, block_tokens
+        self.found = self.asked = 0.0
+        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._written = 0
+
+    def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
+        """Tokens of a prompt that it has; those of the request are in it from now on."""
+        kept = self._kept
+        number = next((n for n, block in enumerate(blocks) if block not in kept), len(blocks))
+        found = min(number * self.block_tokens, prompt - 1.0)
+        for _ in range(-(-answer // self.block_tokens)):
+            self._written -= 1
+            kept[self._written] = None
+        for block in reversed(blocks):
+            kept[block] = None
+            kept.move_to_end(block)
+        while len(kept) > self.room:
+            kept.popitem(last=False)
+        self.found += found
+        self.asked += prompt
+        return found
 
 
 @record(kw_only=True)
@@ -70,13 +104,21 @@ class Seen:
     latency: FloatArray
 
 
-def replay(requests: Requests, costs: StepCosts, *, places: int, step_tokens: int) -> Seen:
+def replay(
+    requests: Requests,
+    costs: StepCosts,
+    *,
+    places: int,
+    step_tokens: int,
+    cache: PrefixCache | None = None,
+) -> Seen:
     """What requests see of one replica.
 
     Parameters
     ----------
     places : sequences that the replica holds at once
     step_tokens : tokens of a step at most
+    cache : where a prompt is looked up when it gets a place
     """
     arrivals, answers = requests.arrivals.tolist(), requests.answers.astype(int).tolist()
     left = requests.prompts.tolist()
@@ -96,6 +138,9 @@ def replay(requests: Requests, costs: StepCosts, *, places: int, step_tokens: in
             coming += 1
         while waiting and decoding + len(prompts) < places:
             prompts.append(waiting.popleft())
+            if cache is not None:
+                one = prompts[-1]
+                left[one] -= cache.take(requests.blocks[one], left[one], answers[one])
         room, finished = float(step_tokens - decoding), []
         tokens = 0.0
         while prompts and room > tokens:

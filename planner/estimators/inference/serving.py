@@ -9,11 +9,11 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import residual_mean
 from planner.formulas.routing import accepted_tokens
 
@@ -30,7 +30,7 @@ def prefix_share(setting: ServingSetting, configurations: ServingConfigurations)
     attend to the cached ones, whose keys and values are read. Nothing else is computed for them.
     """
     c, new, cached = configurations, new_tokens(setting), cached_tokens(setting)
-    if not cached > 0:
+    if not np.any(cached > 0):
         return np.zeros(())
     prompts = np.clip(np.floor(c.replica_step_tokens / new), 1.0, np.maximum(c.concurrency, 1.0))
     tokens = np.minimum(prompts * new, c.replica_step_tokens)
@@ -101,8 +101,9 @@ def decode_steps(setting: ServingSetting) -> FloatArray:
 
 def new_tokens(setting: ServingSetting) -> FloatArray:
     """Prompt tokens that are not found in the prefix cache; at least one."""
-    w = setting.workload
-    found = np.maximum(w.input_tokens * w.prefix_cache_hit_rate, w.shared_prefix_tokens)
+    w, own = setting.workload, setting.prefixes
+    share = w.prefix_cache_hit_rate if own is None else own.hit_rate
+    found = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
     return np.asarray(np.maximum(w.input_tokens - found, 1.0))
 
 
@@ -186,7 +187,7 @@ def phases(
     one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
     parts = np.maximum(new / one, 1.0)
     busy = np.maximum(filled / new, np.minimum(ranks, there))
-    if setting.engine.scheduler.chunked_prefill:
+    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
         drafting = drafting_time(setting, c, decode_batch(setting, whole))
         verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
@@ -202,7 +203,8 @@ def phases(
         np.maximum(step.cycle(micro_batches) - decode, 0.0) + more
         for step, more in zip((prompt, queue), drafted, strict=True)
     )
-    images = images_time(setting, c)
+    images = encoder_time(setting, c)
+    loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
     full = full * np.maximum(most * new / room, 1.0) + most * images
     alone = there > whole
@@ -212,7 +214,7 @@ def phases(
     return Phases(
         fixed=fixed,
         slope=slope,
-        prompt_time=(prompt.total + drafted[0]) * parts + images,
+        prompt_time=(prompt.total + drafted[0]) * parts + images + loading,
         single=single / p,
         another=(full - single) / np.maximum(most - 1, 1.0) / p,
         gathered=prompts,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
 from planner.specs.engine import EngineProfile
@@ -28,6 +29,37 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
 @record(kw_only=True)
+class Prefixes:
+    """What each configuration finds of its prompts; arrays that broadcast to their shape.
+
+    Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
+    keeps what is not used, ``cache_load_time``: those of a request until the others are read.
+    """
+
+    gpu_cache_hit_rate: FloatArray
+    host_cache_hit_rate: FloatArray
+    disk_cache_hit_rate: FloatArray
+    cache_residence: FloatArray
+    cache_load_time: FloatArray
+
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> Prefixes:
+        """The same with every array changed."""
+        return Prefixes(**{one.name: change(getattr(self, one.name)) for one in fields(self)})
+
+    @cached_property
+    def hit_rate(self) -> FloatArray:
+        """The share that is not computed again."""
+        slower = self.host_cache_hit_rate + self.disk_cache_hit_rate
+        return np.asarray(self.gpu_cache_hit_rate + slower)
+
+    def scaled(self, hit_rate: FloatArray) -> Prefixes:
+        """So much found in all, of each cache as large a part of it."""
+        part = hit_rate / np.maximum(self.hit_rate, 1e-12)
+        found = self.mapped(lambda values: np.asarray(values * part))
+        return replace(found, cache_residence=self.cache_residence)
+
+
+@record(kw_only=True)
 class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
@@ -36,7 +68,8 @@ class ServingSetting:
     of the search differ in the number of drafted tokens. ``engine_version``: the release of the
     engine, empty where nobody says it; it tells how sure predictions are, and changes none.
     ``told_at``: the requests at once with which an engine that is told a number of sequences is
-    told its own; with others it is told those. None: with any.
+    told its own; with others it is told those. None: with any. ``prefixes``: what each of the
+    configurations that it is used with finds of its prompts, in place of the requests' own share.
     """
 
     machine: Machine
@@ -48,6 +81,7 @@ class ServingSetting:
     compares_drafts: bool = False
     engine_version: str = ""
     told_at: int | None = None
+    prefixes: Prefixes | None = None
 
     @property
     def named(self) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from planner.base.enums import (
     CacheType,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
 from planner.estimators.inference.serving import (
     decode_batch,
@@ -21,7 +21,7 @@ from planner.estimators.inference.serving import (
 )
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import InferenceStep, step_time
-from planner.estimators.inference.tower import images_time
+from planner.estimators.inference.tower import encoder_time
 
 
 @record(kw_only=True)
@@ -62,7 +62,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
     batch = prompt_batch(setting, prompts, size, np.zeros(()))
     first = first + parts * rounds * drafted_prompt_time(setting, c, batch)
-    first = first + c.concurrency * images_time(setting, c) / c.attention_data_parallel
+    first = first + c.concurrency * encoder_time(setting, c) / c.attention_data_parallel
     decoding = _micro_batch(setting, c, np.ones(()))
     decode = _step(setting, c, decode_batch(setting, decoding), True)
     step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)

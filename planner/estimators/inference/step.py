@@ -15,7 +15,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_launches, adapters
 from planner.estimators.inference.attention_core import (
     attention_core,
@@ -28,7 +28,7 @@ from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Batch, Rank, ServingSetting
 from planner.estimators.inference.weights import held_experts, weight_bytes
-from planner.estimators.ledger import Work, attributed
+from planner.estimators.kernel_work import Work, attributed
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
 from planner.layers import operators as ops

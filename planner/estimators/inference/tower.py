@@ -1,7 +1,10 @@
-"""The vision tower in serving: its weights, and the seconds that it takes before a prompt.
+"""The towers of images and sound in serving: weights, working sets, their time before a prompt.
 
-Engines keep it in 16 bits and split its matrices over the tensor-parallel ranks of the first stage,
-as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33, ``config/multimodal.py``).
+Engines keep them in 16 bits and split their matrices over the tensor-parallel ranks of the first
+stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33,
+``config/multimodal.py``). What the prefix cache has the tokens of is not computed again
+(``v1/core/sched/scheduler.py``,
+``_try_schedule_encoder_inputs``).
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import (
     AttentionKernels,
 )
-from planner.configurations.serving import ServingConfigurations
+from planner.base.records import record
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Group, Machine
 from planner.estimators.parameters import tower_parameters
@@ -23,38 +27,89 @@ from planner.formulas.attention import (
     attention_core_flops,
     mean_keys_per_query,
 )
-from planner.layers.model import Layer, patch_embedding, projector, tower_layer
+from planner.layers.model import Layer, Tower, patch_embedding, projector, tower_layer
 from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, Product
+from planner.specs.images import audio_tokens, tiles_of
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
+
+_STREAMS = 4
+"""Numbers of a patch as wide as a layer: what it reads, its norm, what it adds, and the sum."""
+
+
+@record(kw_only=True)
+class Encoded:
+    """What a tower makes tokens of in a prompt: ``parts`` that it sees apart, of so many
+    ``patches`` each; ``largest``: tokens of what is made at once."""
+
+    tower: Tower
+    parts: float
+    patches: int
+    largest: int
+
+
+def encoded(setting: ServingSetting) -> list[Encoded]:
+    """The images and the sound of a prompt."""
+    model, work, found = setting.model, setting.workload, []
+    if (tower := model.vision_tower) is not None and work.images_per_sample:
+        whole = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, whole)
+        patches = round(whole / tiles) * tower.patches_per_token
+        parts = work.images_per_sample * tiles
+        found.append(Encoded(tower=tower, parts=parts, patches=patches, largest=whole))
+    if (sound := model.audio_tower) is not None and work.audio_seconds:
+        seconds, window = work.audio_seconds, sound.window
+        parts = np.ceil(seconds / window) if sound.pads else max(seconds / window, 1.0)
+        part = window if sound.pads else min(seconds, window)
+        patches, tokens = round(part * sound.frames_per_second), audio_tokens(sound, seconds)
+        found.append(Encoded(tower=sound, parts=float(parts), patches=patches, largest=tokens))
+    return found
 
 
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Bytes of the tower on one GPU of the first stage; 0 of a text model."""
-    tower = setting.model.vision_tower
-    if tower is None:
-        return np.zeros(())
-    held = SIXTEEN_BIT_BYTES * tower_parameters(tower)
-    return np.asarray(held / configurations.tensor_parallel)
+    """Bytes of the towers on one GPU of the first stage; 0 of a text model."""
+    towers = (setting.model.vision_tower, setting.model.audio_tower)
+    held = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
+    return np.asarray(held / configurations.tensor_parallel) if held else np.zeros(())
 
 
-def images_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which the images of one prompt become tokens."""
-    tower, work = setting.model.vision_tower, setting.workload
-    if tower is None or not work.images_per_sample:
-        return np.zeros(())
-    each, images = work.tokens_per_image or tower.tokens_per_image, work.images_per_sample
+def encoder_memory(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bytes of what towers have made, kept beside a step, and of their own working set.
+
+    Both of as many ``tokens`` as a step has, or of one image or sound where that has more: so much
+    is made before a step at most, and kept until its request has read it (vllm 0.33,
+    ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
+    """
+    kept = working = np.zeros(())
+    copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
+    for one in encoded(setting):
+        tower, made = one.tower, np.maximum(tokens, one.largest)
+        widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
+        width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
+        working = np.maximum(working, copies * made * tower.patches_per_token * width)
+        kept = np.maximum(kept, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
+    return kept, working
+
+
+def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
+    whose tokens are found in the prefix cache and of the others."""
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
-    patches = each * tower.patches_per_token
-
-    def seconds(layer: Layer, length: int) -> FloatArray:
-        return _layer_time(machine, layer, images, length, t)
-
-    layers = (
-        group.num_hidden_layers * seconds(tower_layer(tower, group), patches)
-        for group in tower.layer_groups
-    )
-    ends = seconds(patch_embedding(tower), patches), seconds(projector(tower), each)
-    return add((*layers, *ends))
+    own = setting.prefixes
+    found = setting.workload.prefix_cache_hit_rate if own is None else own.hit_rate
+    times: list[FloatArray] = [np.zeros(())]
+    for one in encoded(setting):
+        tower, parts, patches = one.tower, one.parts, one.patches
+        times += [
+            group.num_hidden_layers
+            * _layer_time(machine, tower_layer(tower, group), parts, patches, t)
+            for group in tower.layer_groups
+        ]
+        tokens = max(patches // tower.patches_per_token, 1)
+        times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
+        times.append(_layer_time(machine, projector(tower), parts, tokens, t))
+    return (1 - found) * add(times)
 
 
 def _layer_time(

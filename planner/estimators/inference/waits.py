@@ -8,7 +8,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
     arrival_noise,

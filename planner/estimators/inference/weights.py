@@ -11,7 +11,7 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.records import record
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.parameters import count_parameters, layer_parameters
 from planner.layers.model import Layer, layer_of
@@ -127,8 +127,8 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         group.num_hidden_layers * _of_latent(layer_of(model, group), t, kept)
         for group in model.layer_groups
     )
-    logits = counts.logits or counts.embedding * int(model.tie_word_embeddings)
-    embedding = 0 if model.tie_word_embeddings else counts.embedding
+    logits = counts.logits or counts.embedding * int(model.ties_head)
+    embedding = 0 if model.ties_head else counts.embedding
     small = sum(number * (layer.router + layer.norms) for number, layer in groups)
     return WeightBytes(
         attention=(attention * kept / t + latent) * uneven,

@@ -359,8 +359,9 @@ COMPUTE, EXCHANGE, TRANSFER, WAIT = "compute", "exchange", "transfer", "wait"
 STREAMS = (COMPUTE, EXCHANGE, TRANSFER, WAIT)
 """What a rank does at once only one of, as shown: what hides behind other work is not there."""
 
-MORE, BUBBLE = "more", "pipeline_bubble"
-"""Parts of spans: what is left out of the middle, and idle time."""
+MORE, BUBBLE, IDLE = "more", "pipeline_bubble", "idle"
+"""Parts of spans: what is left out of the middle, and idle time, which is hatched where a whole
+side has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +369,7 @@ class Span:
     """Seconds in which a lane does one thing.
 
     ``part`` is a part of the step's time, or a pass; ``within`` has the seconds by part of a span
-    of ``MORE``.
+    of ``MORE``; ``left`` is the share of a lane's GPUs or places that still work when it ends.
     """
 
     lane: int
@@ -378,6 +379,7 @@ class Span:
     start: float
     duration: float
     within: Mapping[str, float] = field(default_factory=dict)
+    left: float = 1.0
 
     @property
     def end(self) -> float:

@@ -13,7 +13,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
-from planner.estimators.contract import Charge, charge
+from planner.estimators.ownership import Charge, charge
 from planner.estimators.parameters import count_parameters
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count
@@ -22,8 +22,7 @@ from planner.formulas import goodput as formulas
 from planner.formulas.goodput import calendar_time
 from planner.formulas.money import time_to_train
 from planner.formulas.power import range_of_product
-from planner.specs.reliability import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec
-from planner.specs.site import Site
+from planner.specs.site import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec, Site
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
 """What takes calendar time from training; the campaign is what is more than one undisturbed run."""
@@ -205,7 +204,7 @@ class RunCost:
     ``time_to_train`` is without interruptions, ``calendar_time`` with all that `Goodput` has;
     GPU-seconds are those of the calendar time, of all GPUs that are paid for: spares, and what a
     rack or node has beside. ``cost`` is what is signed for them, as
-    `planner.estimators.contract` charges it; NaN where the price is unknown.
+    `planner.estimators.ownership` charges it; NaN where the price is unknown.
     """
 
     time_to_train: FloatArray

@@ -17,14 +17,12 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.table import OUT_OF_HOST_MEMORY
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
-from planner.estimators.ledger import attributed
+from planner.estimators.kernel_work import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.training.attention_core import softmax_launches
 from planner.estimators.training.compilation import layer_launch_time
-from planner.estimators.training.data_parallel import DataParallelTime, data_parallel_time
 from planner.estimators.training.flops import (
     forward_flops_per_token,
     model_flops_per_token,
@@ -32,33 +30,40 @@ from planner.estimators.training.flops import (
 )
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
-from planner.estimators.training.model_states import ModelStates, muon_time
-from planner.estimators.training.offload import (
+from planner.estimators.training.model_states import (
     HostCopies,
+    ModelStates,
     host_copies,
     host_update_time,
     host_updates,
     keeps_states,
     moved_activations,
+    muon_time,
     paging_time,
     streamed_states_time,
 )
 from planner.estimators.training.operators import (
+    Block,
     LayerTime,
     Operator,
+    StepTime,
     gradient_accumulation,
     layer_time,
     loop_launches,
 )
-from planner.estimators.training.sharding import StageParameters, stage_parameters
+from planner.estimators.training.sharding import (
+    DataParallelTime,
+    StageParameters,
+    data_parallel_time,
+    logits_in_layers,
+    stage_parameters,
+)
 from planner.estimators.training.share import (
     Setting,
     Share,
     fullest_and_mean_share,
     tokens_of_sample,
 )
-from planner.estimators.training.stages import logits_in_layers
-from planner.estimators.training.step_time import Block, StepTime
 from planner.estimators.training.tower import TowerShare
 from planner.formulas.collectives import exposed_time, partly_hidden
 from planner.formulas.pipeline import (

@@ -14,14 +14,14 @@ from planner.base.training_names import ExpertAdapters
 from planner.errors import PlannerError
 from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.training.kept_tensors import spared
 from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.saved_activations import spared
 from planner.estimators.training.share import Setting, trained_length
 from planner.formulas.attention import attention_core_flops, recurrence_flops
 from planner.layers.model import Layer, layer_of, tower_layer
 from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
-from planner.specs.efficiency import is_assumed
-from planner.specs.gpu import AttentionEfficiency, GemmEfficiency
+from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
+from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec
 
 
@@ -112,9 +112,10 @@ def _tower_flops_per_token(setting: Setting) -> float:
         return 0.0
     each = work.tokens_per_image or tower.tokens_per_image
     patches = each * tower.patches_per_token
+    seen = round(patches / tiles_of(tower, each))
     encoder = tower_parameters(tower) - tower.projector_parameters
     scores = sum(
-        group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), patches)
+        group.num_hidden_layers * _core_flops_per_token(tower_layer(tower, group), seen)
         for group in tower.layer_groups
     )
     forward = patches * (2.0 * encoder + scores) + each * 2.0 * tower.projector_parameters

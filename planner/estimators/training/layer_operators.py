@@ -15,7 +15,6 @@ from planner.base.software_enums import (
 from planner.estimators.machine import Group
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
 from planner.estimators.training.compilation import elementwise_tensors
-from planner.estimators.training.kept_tensors import spared
 from planner.estimators.training.operators import (
     Operator,
     expert_bias,
@@ -24,6 +23,7 @@ from planner.estimators.training.operators import (
     permute,
     timed,
 )
+from planner.estimators.training.saved_activations import spared
 from planner.estimators.training.share import Share
 from planner.layers import operators as ops
 from planner.layers.model import Layer

@@ -17,18 +17,11 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.training import TrainingConfigurations
-from planner.estimators.training.data_parallel import (
-    end_bytes,
-    frozen_bytes,
-    gathered_bytes,
-    stage_gathered_bytes,
-)
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.layer_operators import logit_bytes
-from planner.estimators.training.model_states import ModelStates
-from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
-from planner.estimators.training.offload import (
+from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
+    ModelStates,
     host_bytes,
     host_updates,
     keeps_gradients,
@@ -38,13 +31,21 @@ from planner.estimators.training.offload import (
     moved_activations,
     moved_away,
 )
+from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
 from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
     layer_input_bytes,
     remade_at_once,
 )
-from planner.estimators.training.sharding import StageParameters, sharded
+from planner.estimators.training.sharding import (
+    StageParameters,
+    end_bytes,
+    frozen_bytes,
+    gathered_bytes,
+    sharded,
+    stage_gathered_bytes,
+)
 from planner.estimators.training.share import Setting, Share
 from planner.estimators.training.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight

@@ -16,7 +16,7 @@ from planner.base.software_enums import (
     KeptTensors,
     RecomputedModules,
 )
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 
 _CORE, _FEED_FORWARD, _CHEAP = (
     int(RecomputedModules[RecomputedModules.meant(word).upper()])

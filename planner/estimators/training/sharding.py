@@ -1,28 +1,220 @@
-"""Parameters on one GPU of each stage, and the groups over which ZeRO shards them."""
+"""Layers of each pipeline stage, parameters on its GPUs, groups that shard and exchange them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    AdapterKind,
-    ZeroStage,
-)
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
+from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
+from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.machine import Group
-from planner.estimators.parameters import tower_parameters
+from planner.estimators.parameters import count_parameters, logits_met, tower_parameters
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
 from planner.estimators.training.share import Setting
-from planner.estimators.training.stages import StageLayers, stage_layers
-from planner.formulas.memory import sharded_bytes
+from planner.formulas.memory import quantized_bytes, sharded_bytes
 from planner.layers.model import Layer, embedding_of, layer_of, logits_of, prediction_of
 from planner.layers.operators import Experts, Product
-from planner.specs.model import ModelSpec
+from planner.specs.model import LayerGroup, ModelSpec, Placement
+from planner.specs.workload import TrainingWorkload, layers_of_chunks
+
+
+@record(kw_only=True)
+class StageLayers:
+    """Layers of the stages among which the slowest and the fullest are.
+
+    ``counts`` has shape ``(stages, groups, ...)`` and ``ranks``, the place of each stage in
+    the pipeline, ``(stages, ...)``: the first stage, inner ones, the last. Inner ones are
+    left out that an earlier inner stage, with more micro-batches in flight, equals or
+    exceeds in the layers of every group.
+    """
+
+    counts: FloatArray
+    ranks: FloatArray
+
+
+def stage_layers(
+    model: ModelSpec,
+    pipeline_parallel: FloatArray,
+    virtual_pipeline: FloatArray,
+    layout: str = "",
+    *,
+    every: bool = False,
+) -> StageLayers:
+    """The stages of every pair of arguments, whose axes are the trailing ones.
+
+    ``every``: all stages of the pipeline, not those alone that may be the slowest or fullest.
+
+    Layers are dealt to the p v chunks as an explicit ``layout`` says, or `chunk_sizes`. Counts are
+    zero where there are more chunks than can be: one for each layer and, in an interleaved
+    schedule, two that hold the embedding or the logits alone.
+    """
+    p, v = np.broadcast_arrays(pipeline_parallel, virtual_pipeline)
+    # A complex number is a pair that numpy sorts.
+    each = p.ravel() + 1j * v.ravel()
+    pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
+    inverse = np.searchsorted(np.array(pairs), each)
+    weights = _logits_weight(model)
+    own = layers_of_chunks(layout) if layout else ()
+    found = [
+        _candidates(model.layer_groups, weights, pair.real, pair.imag, own, every) for pair in pairs
+    ]
+    most = max(len(ranks) for _, ranks in found)
+    padded = [[_padded(array, most) for array in pair] for pair in found]
+    counts, ranks = (
+        np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
+    )
+    return StageLayers(
+        counts=counts.reshape(*counts.shape[:2], *p.shape),
+        ranks=ranks.reshape(len(ranks), *p.shape),
+    )
+
+
+def _padded(stages: FloatArray, length: int) -> FloatArray:
+    """The last stage repeated."""
+    if len(stages) == length:
+        return stages
+    return np.concatenate([stages, np.repeat(stages[-1:], length - len(stages), axis=0)])
+
+
+@lru_cache(maxsize=4096)
+def _candidates(
+    groups: tuple[LayerGroup, ...],
+    weights: tuple[int, int],
+    p: float,
+    v: float,
+    own: tuple[int, ...] = (),
+    every: bool = False,
+) -> tuple[FloatArray, FloatArray]:
+    """Counts and ranks of the candidate stages of one pipeline; ``own``: explicit chunks."""
+    kinds = layer_kinds(groups)
+    chunks = int(p * v)
+    is_told = len(own) == chunks and sum(own) == len(kinds)
+    too_many = chunks > len(kinds) + (END_CHUNKS if v > 1 else 0)
+    if chunks != p * v or (too_many and not is_told):
+        return np.zeros((3, len(groups))), np.zeros(3)
+    sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
+    if is_told:
+        sizes = np.array(own)
+    stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
+    ranks = [*range(len(stages))] if every else [0, *_inner(stages), len(stages) - 1]
+    return stages[ranks], np.array(ranks, dtype=np.float64)
+
+
+def _per_chunk(groups: tuple[LayerGroup, ...], sizes: NDArray[np.int64]) -> FloatArray:
+    """Layers of each group on chunks of these sizes, which add up to the layers."""
+    kinds, ends = layer_kinds(groups), np.cumsum(sizes)
+    before = np.zeros((len(kinds) + 1, len(groups)))
+    np.cumsum(np.eye(len(groups))[kinds], axis=0, out=before[1:])
+    return np.asarray(before[ends] - before[ends - sizes])
+
+
+def chunk_layers(
+    model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
+) -> FloatArray:
+    """Layers of each group on each chunk of `chunk_split`, of shape ``(chunks, groups)``."""
+    sizes = chunk_split(model, pipeline_parallel, virtual_pipeline, layout)
+    return _per_chunk(model.layer_groups, np.array(sizes))
+
+
+def _inner(stages: FloatArray) -> list[int]:
+    """Ranks of the inner stages but those that an earlier one equals or exceeds in each group."""
+    kept: list[int] = []
+    for rank in range(1, len(stages) - 1):
+        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in kept):
+            kept.append(rank)
+    return kept or [0]
+
+
+def chunk_split(
+    model: ModelSpec, pipeline_parallel: int, virtual_pipeline: int, layout: str = ""
+) -> list[int]:
+    """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
+
+    An explicit ``layout`` says them itself.
+    Layers of modules of multi-token prediction are the last of the last chunk.
+    """
+    if layout and len(own := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline:
+        return list(own)
+    sizes = chunk_sizes(
+        model.num_hidden_layers,
+        pipeline_parallel * virtual_pipeline,
+        *_logits_weight(model),
+        interleaved=virtual_pipeline > 1,
+    )
+    return [int(size) for size in sizes]
+
+
+def chunk_sizes(
+    num_layers: int,
+    num_chunks: int,
+    logits_in_layers: int,
+    most_for_logits: int = 0,
+    interleaved: bool = False,
+) -> NDArray[np.int64]:
+    """Layers per chunk; what divides unevenly is missing at the end, at the start, inside.
+
+    The last chunk goes without ``logits_in_layers`` for its logits, the first without one for its
+    embedding, as Megatron-Core splits pipelines that account for embedding and loss. In an
+    ``interleaved`` schedule these two alone lack layers, down to none, if that is enough: where
+    more than two are missing, the last goes without up to ``most_for_logits`` (explicit layouts
+    of Megatron-Bridge).
+    """
+    most = -(-num_layers // num_chunks)
+    missing = most * num_chunks - num_layers
+    sizes = np.full(num_chunks, most)
+    if interleaved:
+        worth = max(logits_in_layers, most_for_logits if missing > END_CHUNKS else 0)
+        at_end = min(missing, worth, most)
+        if missing - at_end <= 1:
+            sizes[-1] -= at_end
+            sizes[0] -= missing - at_end
+            return sizes
+    at_end = min(missing, logits_in_layers, most - 1)
+    sizes[-1] -= at_end
+    elsewhere = [0, *range(num_chunks - 2, 0, -1)]
+    sizes[elsewhere[: missing - at_end]] -= 1
+    return sizes
+
+
+def logits_in_layers(model: ModelSpec) -> int:
+    """What a token meets in all logits, in layers of what it meets in the layers, rounded up."""
+    counts = count_parameters(model)
+    in_layers = counts.attention + counts.feed_forward + counts.active_experts
+    return -(-logits_met(model) * model.num_hidden_layers // in_layers)
+
+
+def _logits_weight(model: ModelSpec) -> tuple[int, int]:
+    """Layers that the last chunk goes without for its logits, and most of them where need be.
+
+    One, as Megatron-Core's splits that account for the loss; where there are logits of later
+    tokens, too, pipelines are laid out by hand: what they are worth.
+    """
+    worth = logits_in_layers(model)
+    return (worth if model.mtp_num_layers else 1), worth
+
+
+def layer_kinds(groups: tuple[LayerGroup, ...]) -> NDArray[np.int64]:
+    """Index of the group of each layer, by depth; interleaved groups are spread evenly."""
+    depth: list[tuple[float, int]] = []
+    start = 0.0
+    spread = [g.num_hidden_layers for g in groups if g.placement is Placement.INTERLEAVED]
+    for index, group in enumerate(groups):
+        n = group.num_hidden_layers
+        if group.placement is Placement.INTERLEAVED:
+            depth += [(1e9 + (i + 0.5) / n * sum(spread), index) for i in range(n)]
+        else:
+            depth += [(start + i, index) for i in range(n)]
+            start += n
+    return np.array([index for _, index in sorted(depth)])
+
 
 _END_BYTES = 2.0
 
@@ -32,7 +224,7 @@ class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
-    `planner.estimators.training.stages.StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
+    `StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
     layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
     ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
     ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
@@ -243,3 +435,193 @@ def _end_parameters(
     )
     of_last = last + copy + modules * projected
     return np.where(is_first, first, 0.0) + np.where(is_last, of_last, 0.0)
+
+
+END_BYTES = 2.0
+"""Bytes per parameter of embedding and logits, which nothing quantizes."""
+
+
+def end_bytes(precision: CodeArray) -> Numeric:
+    """Bytes per frozen parameter of embedding and logits."""
+    return widened(END_BYTES, precision)
+
+
+def layer_weight_bytes(workload: TrainingWorkload, precision: CodeArray) -> FloatArray:
+    """Bytes per frozen parameter of a layer: as it is quantized, or multiplied."""
+    if workload.adapter is AdapterKind.QLORA:
+        return np.asarray(
+            quantized_bytes(
+                bits=workload.quantization_bits, double_quantization=workload.double_quantization
+            )
+        )
+    return compute_bytes(precision)
+
+
+def gathered_bytes(setting: Setting, precision: CodeArray) -> tuple[Numeric, Numeric]:
+    """Bytes per parameter that ZeRO gathers: of a layer, and of embedding or logits."""
+    on_wire = widened(setting.framework.states.weight_on_wire, precision)
+    if not setting.workload.is_frozen:
+        return on_wire, on_wire
+    return layer_weight_bytes(setting.workload, precision), end_bytes(precision)
+
+
+def frozen_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of the frozen weights on one GPU of a stage."""
+    of_layer, of_end = layer_weight_bytes(setting.workload, c.precision), end_bytes(c.precision)
+    in_layers = parameters.dense_in_layers[stage]
+    ends = parameters.dense[stage] - in_layers
+    held = (
+        (in_layers, of_layer, parameters.dense_group),
+        (ends, of_end, parameters.dense_group),
+        (parameters.experts[stage], of_layer, parameters.expert_group),
+    )
+    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), held)
+
+
+def stage_gathered_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of all weights of a stage, as ZeRO gathers them."""
+    of_layer, of_end = gathered_bytes(setting, c.precision)
+    total = parameters.dense[stage] + parameters.experts[stage]
+    if not setting.workload.is_frozen:
+        return np.asarray(total * of_end)
+    in_layers = parameters.dense_in_layers[stage] + parameters.experts[stage]
+    return np.asarray(in_layers * of_layer + (total - in_layers) * of_end)
+
+
+@record(kw_only=True)
+class DataParallelTime:
+    """Seconds of communication, before overlap.
+
+    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of
+    ZeRO-2 and ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
+    """
+
+    layer_forward: tuple[FloatArray, ...]
+    layer_backward: tuple[FloatArray, ...]
+    end_forward: FloatArray
+    end_backward: FloatArray
+    step: FloatArray
+
+
+def data_parallel_time(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters
+) -> DataParallelTime:
+    """Communication of every configuration over its data-parallel and expert groups."""
+    states = setting.framework.states
+    gradients = Gradients.of(setting.framework, c.precision, c.main_grads_precision)
+    exchange = _Exchange(setting=setting, parameters=parameters)
+    of_units = replace(exchange, most_nics=setting.framework.overlap.gather_nics)
+    zero = c.zero_stage
+    forward, backward = [], []
+    of_layer, of_end = gathered_bytes(setting, c.precision)
+    for (dense, experts), trained, width in zip(
+        _units(parameters),
+        _units(parameters.trained),
+        [*(of_layer for _ in parameters.layer_dense), of_end],
+        strict=True,
+    ):
+        gather = of_units.in_copy("all_gather", width, dense, experts)
+        scatter = of_units.scattered_gradients(gradients.on_wire, *trained)
+        forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
+        backward.append(
+            np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
+            + np.where(zero >= ZeroStage.GRADIENTS, scatter, 0.0)
+        )
+    setting.machine.close("weight_gather")
+    on_wire = widened(states.weight_on_wire, c.precision)
+    on_stages = _step_exchange(setting, exchange, gradients, zero, on_wire)
+    setting.machine.close("data_parallel")
+    return DataParallelTime(
+        layer_forward=tuple(forward[:-1]),
+        layer_backward=tuple(backward[:-1]),
+        end_forward=forward[-1],
+        end_backward=backward[-1],
+        step=on_stages.max(axis=0) if on_stages.ndim > zero.ndim else on_stages,
+    )
+
+
+def _units(parameters: StageParameters) -> list[tuple[FloatArray, FloatArray]]:
+    """Dense and expert parameters of what ZeRO gathers at once: a layer of each group, an end."""
+    layers = zip(parameters.layer_dense, parameters.layer_experts, strict=True)
+    return [*layers, (parameters.end, np.zeros(()))]
+
+
+@record(kw_only=True)
+class _Exchange:
+    """Collectives over the groups of a setting's parameters.
+
+    ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
+    """
+
+    setting: Setting
+    parameters: StageParameters
+    most_nics: int = 0
+
+    def in_copy(
+        self, kind: str, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        """Seconds among the ranks that shard a copy."""
+        groups = self.parameters.dense_group, self.parameters.expert_group
+        return self._over(groups, kind, bytes_per_parameter * dense, bytes_per_parameter * experts)
+
+    def scattered_gradients(
+        self, bytes_per_parameter: Numeric, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        """Seconds to scatter gradients within a copy, and to add up its shards over the copies."""
+        within = self.in_copy("reduce_scatter", bytes_per_parameter, dense, experts)
+        p = self.parameters
+        if np.all(p.dense_replicas.size == 1):
+            return within
+        shards = (
+            bytes_per_parameter * dense / p.dense_group.size,
+            bytes_per_parameter * experts / p.expert_group.size,
+        )
+        return within + self._over((p.dense_replicas, p.expert_replicas), "all_reduce", *shards)
+
+    def _over(
+        self, groups: tuple[Group, Group], kind: str, dense: FloatArray, experts: FloatArray
+    ) -> FloatArray:
+        if not np.any(dense):
+            return np.zeros(())
+        machine, nics = self.setting.machine, self.most_nics
+        everyone = machine.collective(kind, dense, groups[0], most_nics=nics)
+        if self.setting.model.num_experts == 0:
+            return everyone
+        own = machine.collective(kind, experts, groups[1], most_nics=nics)
+        return everyone + np.where(experts > 0, own, 0.0)
+
+
+def _step_exchange(
+    setting: Setting,
+    exchange: _Exchange,
+    gradients: Gradients,
+    zero: CodeArray,
+    weight_on_wire: Numeric,
+) -> FloatArray:
+    """Seconds on each stage: all-reduce without ZeRO, with ZeRO-1 a scatter and a gather.
+
+    ZeRO-1 scatters gradients and gathers weights, ZeRO-2 gathers. Some frameworks all-reduce
+    gradients under ZeRO-1 too. Where weights are sharded between steps, the forward pass gathers
+    them instead.
+    """
+    states, trained = setting.framework.states, exchange.parameters.trained
+    dense, experts = trained.dense, trained.experts
+    reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
+    machine = setting.machine
+    scatters = (np.asarray(gradients.scattered) > 0) & (zero == ZeroStage.OPTIMIZER)
+    machine.unused(scatters | (zero > ZeroStage.OPTIMIZER))
+    begin = machine.mark
+    scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
+    machine.unused(~scatters, since=begin)
+    begin = machine.mark
+    gather = exchange.in_copy("all_gather", weight_on_wire, dense, experts)
+    machine.unused((zero == ZeroStage.NONE) | (zero == ZeroStage.WEIGHTS), since=begin)
+    summed = np.where(gradients.scattered, scatter, reduce)
+    sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
+    if states.weights_sharded_from > ZeroStage.GRADIENTS:
+        sharded = np.where(zero == ZeroStage.GRADIENTS, gather, sharded)
+    return np.where(zero == ZeroStage.NONE, reduce, sharded)

@@ -16,7 +16,7 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.software_enums import TorchCompile
 from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.number_bytes import Gradients, compute_bytes, is_wide, widened
 from planner.estimators.training.recomputation import Recomputation

@@ -21,18 +21,17 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.training import TrainingConfigurations
-from planner.estimators.ledger import attributed
+from planner.configurations.table import TrainingConfigurations
+from planner.estimators.kernel_work import attributed
 from planner.estimators.parameters import layer_parameters, tower_parameters
 from planner.estimators.training.compilation import layer_launch_time
-from planner.estimators.training.data_parallel import DataParallelTime
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.operators import LayerTime, layer_time
+from planner.estimators.training.operators import Block, LayerTime, layer_time
 from planner.estimators.training.saved_activations import layer_bytes
-from planner.estimators.training.sharding import StageParameters, sharded
+from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
 from planner.estimators.training.share import Setting, Share
-from planner.estimators.training.step_time import Block
 from planner.layers.model import Layer, patch_embedding, projector, tower_layer
+from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec, VisionTower
 
 _SIXTEEN_BIT = 2.0
@@ -57,7 +56,8 @@ def _encoder(tower: VisionTower) -> ModelSpec:
 
 @record(kw_only=True)
 class TowerShare:
-    """The images of a micro-batch on one GPU: as patches before the projector, tokens after it."""
+    """The images of a micro-batch on one GPU, or tiles of them: patches before the projector,
+    tokens after it."""
 
     tower: VisionTower
     share: Share
@@ -71,11 +71,13 @@ class TowerShare:
         if tower is None or not work.images_per_sample:
             return None
         sequences = work.sequences_per_sample * c.micro_batch_size
+        each = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, each)
         return cls(
             tower=tower,
             share=share,
-            images=np.asarray(work.images_per_sample * sequences),
-            tokens_per_image=work.tokens_per_image or tower.tokens_per_image,
+            images=np.asarray(work.images_per_sample * sequences * tiles),
+            tokens_per_image=round(each / tiles),
         )
 
     @cached_property

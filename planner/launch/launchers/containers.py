@@ -127,7 +127,7 @@ class Container:
     ``words`` are program and arguments, with the program of the image where the file names none;
     a shell's ``-c`` is not yet looked into. ``role`` is that of a worker of a disaggregated
     service: ``prefill`` or ``decode``. ``is_follower``: another container leads the job it is of.
-    ``load`` are the requests that are sent to it, by the words of `planner.launch.loads`.
+    ``load`` are the requests that are sent to it, by the words of `planner.launch.benchmark`.
     ``deployment`` tells those of one service from those of others in the file; ``text`` is the
     part of the file that is about it, in the lines where it stands, empty of the whole.
     """

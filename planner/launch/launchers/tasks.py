@@ -32,8 +32,8 @@ from planner.launch.launchers.containers import (
     replaced,
     word_at,
 )
-from planner.launch.launchers.gpu_words import INSTANCES, gpu_called
 from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
+from planner.launch.launchers.world import INSTANCES, gpu_called
 from planner.launch.understood import LENGTHS, World
 
 _SKY = "SKYPILOT_"

@@ -1,17 +1,25 @@
-"""Megatron-Bridge (and NeMo): an entry point and its dotted overrides; adapters too."""
+"""Megatron-Bridge (and NeMo): an entry point and its dotted overrides; adapters too.
+
+Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``scripts/performance`` (``argument_parser.py``,
+``utils/utils.py``) and the functions of ``src/megatron/bridge/perf_recipes``, whose values
+``models/megatron-bridge.csv`` has by their names.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
+from planner.base.records import record
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.imported import require_counts
 from planner.launch.job import Job
+from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import (
     FLAG,
     Accepted,
@@ -22,6 +30,7 @@ from planner.launch.option_table import (
     Settings,
     Words,
     parameters_of,
+    shipped_rows,
 )
 from planner.launch.served import known_model
 from planner.launch.shape import model_named, shape_of
@@ -36,10 +45,100 @@ from planner.launch.target import (
     override,
     overrides,
 )
-from planner.launch.targets import bridge_recipes, megatron_lm, paddlenlp
+from planner.launch.targets import megatron_lm, paddlenlp
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.understood import Answers, Found, Reading, gpus_of
+
+_RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
+_MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
+    ("--model_recipe_name", "-mr"),
+    ("--gpu", "-g"),
+    ("--compute_dtype", "-c"),
+    ("--num_gpus", "-ng"),
+    ("--task",),
+)
+_RECIPES_OPTIONS = frozenset(
+    (*_MODEL, *_GPU, *_FORMAT, *_GPUS, *_TASK, "--model_family_name", "-m", "--gpus_per_node",
+     "-gn", "--config_variant", "-cv", "--model_name", "--model_size", "-s", "--fp8_recipe")
+)  # fmt: skip
+"""Their own names, beside short ones of arguments of Megatron-LM."""
+_RECIPES_IGNORED = frozenset(
+    ("--container_image", "-i", "--offline", "--account", "-a", "--partition", "-p", "--log_dir",
+     "--time_limit", "-t", "--packager", "--hf_token", "--custom_mounts", "-cm", "--enable_vboost",
+     "--cuda_graph_impl", "--cuda_graph_scope", "--list_config_variants", "--detach", "--data",
+     "--additional_slurm_params", "--enable_pct_binding", "--enable_nsys", "--moe_a2a_overlap")
+)  # fmt: skip
+"""Where and how it starts, and graphs of kernels, which the profile has as its runs had them."""
+_NAME = re.compile(r"(?P<kind>.+)_(?P<gpus>\d+)gpu_(?P<rest>.+)")
+# Of several numbers of GPUs the largest, but for these: _DEFAULT_GPU_COUNT_OVERRIDES.
+_FEWEST = ("llama3_8b", "qwen3_30b_a3b")
+
+
+@record(kw_only=True)
+class Recipe:
+    """Values of a recipe by option; the GPUs that it is for, and those of the job, if told."""
+
+    name: str
+    given: Mapping[str, Given]
+    gpus: int
+    num_gpus: int | None
+    gpu: str | None
+
+
+@cache
+def _shipped() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
+    """The recipes by model and task, GPU and format, then by number of GPUs."""
+    found: dict[tuple[str, str], dict[int, Mapping[str, str]]] = {}
+    for row in shipped_rows("models/megatron-bridge.csv"):
+        if (name := _NAME.fullmatch(row["recipe"])) is not None:
+            found.setdefault((name["kind"], name["rest"]), {})[int(name["gpus"])] = row
+    return found
+
+
+def _model_of(given: Mapping[str, Given]) -> str | None:
+    """The model of a performance script, in its earlier options too."""
+    if (name := _told(given, *_MODEL)) is not None:
+        return name
+    family, size = _told(given, "--model_name", "-m"), _told(given, "--model_size", "-s")
+    return f"{family}_{size}" if family and size else None
+
+
+def _recipe_of(given: Mapping[str, Given], gpu: str | None) -> Recipe | None:
+    """The recipe that options choose, for a GPU that is known otherwise where they tell none.
+
+    None where they are of another program, or no recipe is of what they name.
+    """
+    model, kind = _model_of(given), _told(given, *_GPU)
+    word = kind or (gpu or "").partition("-")[0]
+    if model is None or not word:
+        return None
+    count = _told(given, *_GPUS) or ""
+    task = _told(given, *_TASK) or "pretrain"
+    precision = _told(given, *_FORMAT) or "bf16"
+    if precision == "fp8":
+        precision += _told(given, "--fp8_recipe") or "cs"
+    known = _shipped().get((f"{model}_{task}", f"{word}_{precision.replace('_', '')}"))
+    if known is None:
+        return None
+    num_gpus = int(count) if count.isdecimal() and int(count) else None
+    usual = min(known) if model.startswith(_FEWEST) else max(known)
+    gpus = num_gpus if num_gpus is not None and num_gpus in known else usual
+    row = known[gpus]
+    texts = {key: text for key, text in row.items() if text and key != "recipe"}
+    return Recipe(
+        name=row["recipe"],
+        given={key: stated(key, text) for key, text in texts.items()},
+        gpus=gpus,
+        num_gpus=num_gpus,
+        gpu=gpu_called(word) if kind else None,
+    )
+
+
+def _told(given: Mapping[str, Given], *names: str) -> str | None:
+    texts = (given[name].single for name in names if name in given)
+    return next((text.lower() for text in texts if text), None)
+
 
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
@@ -49,7 +148,7 @@ _PROGRAMS = (
     "run_recipe.py",
     "run_pretrain.py",
     "run_finetune.py",
-    *bridge_recipes.SCRIPTS,
+    *_RECIPES_SCRIPTS,
 )
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
@@ -97,7 +196,7 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
-    recipe = bridge_recipes.recipe_of(own, found.world.gpu)
+    recipe = _recipe_of(own, found.world.gpu)
     given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
@@ -125,9 +224,7 @@ def answers(reading: Reading) -> Answers:
     return _completed(replace(read, values=values), given, model, told)
 
 
-def _by_recipe(
-    own: Mapping[str, Given], recipe: bridge_recipes.Recipe, num_gpus: int | None
-) -> dict[str, Given]:
+def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:
     """Options with those of a recipe that they leave as they are.
 
     A batch grows with the GPUs, sequences are split where tensors are, and a layout of layers is
@@ -215,7 +312,7 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
     """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
-        return frozenset(given) & bridge_recipes.IGNORED
+        return frozenset(given) & _RECIPES_IGNORED
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
     return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
@@ -232,7 +329,7 @@ def _is_used(name: str, given: Given) -> bool:
     options = OptionTable.load("megatron-lm").options
     if (
         name in _NAMING
-        or name in bridge_recipes.OPTIONS
+        or name in _RECIPES_OPTIONS
         or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options)
     ):
         return True
@@ -340,7 +437,7 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
         if before.endswith(PROGRAM) and after != SHAPE:
             return after, ""
     names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
-    named = bridge_recipes.model_of(given) or next(
+    named = _model_of(given) or next(
         (_text(given[name]) for name in names if _text(given.get(name))), None
     )
     if named is None:

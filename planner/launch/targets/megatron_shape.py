@@ -12,7 +12,7 @@ from planner.base.enums import (
     AttentionKind,
 )
 from planner.errors import LaunchError, SpecError
-from planner.estimators.training.stages import chunk_split, layer_kinds
+from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.job import Job
 from planner.launch.option_table import Quantities, Remark, Words
 from planner.launch.shape import shape_of

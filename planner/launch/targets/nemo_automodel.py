@@ -15,7 +15,7 @@ from math import prod
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS
-from planner.launch.launchers.gpu_words import gpu_called
+from planner.launch.launchers.world import gpu_called
 from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.trainer.answers import UNPACKED

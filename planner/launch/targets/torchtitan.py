@@ -15,7 +15,7 @@ from planner.base.records import record
 from planner.base.training_names import optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
-from planner.estimators.training.stages import chunk_split
+from planner.estimators.training.sharding import chunk_split
 from planner.launch.benchmark import training_draft
 from planner.launch.job import Job
 from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows

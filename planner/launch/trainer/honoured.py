@@ -20,7 +20,7 @@ from planner.launch.trainer.llama_factory import (
     is_v1_document,
 )
 from planner.launch.trainer.reading import is_accelerate_document, is_deepspeed_document
-from planner.launch.trainer.scripts import in_words_of_script, script_of
+from planner.launch.trainer.said import in_words_of_script, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
 

@@ -37,23 +37,21 @@ from planner.launch.trainer.llama_factory import (
 from planner.launch.trainer.said import (
     OBJECTIVE_OPTIONS,
     Said,
+    Script,
     Sources,
+    in_trainer_words,
     in_words_of,
     named_by_folder,
     named_by_program,
     require_known_training,
+    script_of,
+    script_of_sources,
+    shape_of,
     sharded_by_name,
     takes_sharding,
     text_of,
     whole,
     with_defaults,
-)
-from planner.launch.trainer.scripts import (
-    Script,
-    in_trainer_words,
-    script_of,
-    script_of_sources,
-    shape_of,
 )
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World, gpus_of, number_of

@@ -13,9 +13,8 @@ from planner.decide.open_facts import moving_facts
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
 from planner.show.page import Block, Pairs, Title, said
-from planner.show.views.parts import host_words, memory_table
 from planner.show.views.sure import open_lines, sure_pairs
-from planner.show.views.told import number_of
+from planner.show.views.told import host_words, memory_table, number_of
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 
@@ -50,6 +49,7 @@ _OF = {
     "train": ("planner.show.views.training_details", "TRAINING"),
     "inference": ("planner.show.views.serving_details", "BATCHES"),
     "serve": ("planner.show.views.serving_details", "DEPLOYMENTS"),
+    "rl": ("planner.show.views.rl_details", "RL"),
 }
 
 

@@ -15,7 +15,7 @@ from planner.base.files import written_whole
 from planner.base.version import __version__
 from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import full_rows, known_value
-from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import Request

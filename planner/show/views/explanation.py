@@ -26,17 +26,16 @@ from planner.decide.explaining.steps import (
 from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.errors import InfeasibleError
 from planner.question.request import Request
-from planner.question.terms import glossary, term_of_column
+from planner.question.terms import glossary, is_of_answers, term_of_column
 from planner.show.page import BAD, GAP, TOTAL, Block, Column, Table, Title, fitted, grid, said
 from planner.show.views.documents import command_manifest
 from planner.show.views.front import of_objective
 from planner.show.views.infeasible import impossible_words, infeasible_message
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_title
-from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats, range_words
-from planner.show.views.told import label, share, short_plan, told
+from planner.show.views.told import host_words, label, paged_words, share, short_plan, told
 from planner.workloads.plan import evaluated, one_configuration, result_of
 
 _LONGEST = 10
@@ -91,6 +90,8 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     ends = explained.seen.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
+        if is_of_answers(name) and number(row[name]) != number(row[name]):
+            continue  # nothing is generated
         words = f"{label(name)} {told(name, row[name], ends.get(name))}"
         term = term_of_column(name)
         is_low = term is not None and (term.better == "low" or term.type == "second")

@@ -19,7 +19,7 @@ from planner.optimize.collector import rows_of
 from planner.optimize.result import SearchResult
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Columns, first_row
-from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
+from planner.question.terms import glossary, is_of_answers, percentile_of, term_of_column, terms_of
 from planner.show.page import (
     BEST,
     GAP,
@@ -146,7 +146,12 @@ def _columns(
     first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
     return [
         Column("#", first, "#"),
-        *(_column(name, shown[name]) for name in wanted if name in shown),
+        *(
+            _column(name, values)
+            for name in wanted
+            if (values := shown.get(name)) is not None
+            and not (is_of_answers(name) and all(one != one for one in values))
+        ),
     ]
 
 

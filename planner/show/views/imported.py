@@ -27,10 +27,9 @@ from planner.question.terms import Term, columns_about, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
 from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
-from planner.show.views.parts import memory_parts
 from planner.show.views.search import estimate_command
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, share, short_plan, told
+from planner.show.views.told import label, memory_parts, share, short_plan, told
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 
 from planner.base import text
 from planner.base.units import GIB
-from planner.configurations.serving import PoolConfigurations, ServingConfigurations
-from planner.configurations.table import OUT_OF_HOST_MEMORY
+from planner.configurations.table import (
+    OUT_OF_HOST_MEMORY,
+    PoolConfigurations,
+    ServingConfigurations,
+)
 from planner.decide.advice import remedies
 from planner.decide.explaining.against import Seen
 from planner.estimators.inference.memory import longest_that_fits, serving_memory
@@ -21,8 +24,8 @@ from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.question.terms import glossary
 from planner.show.views.overview import describe, where
-from planner.show.views.parts import host_words
 from planner.show.views.sure import fits_words
+from planner.show.views.told import host_words
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan, result_of
 

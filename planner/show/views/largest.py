@@ -12,10 +12,9 @@ from planner.errors import InfeasibleError
 from planner.show.page import BEST, FAINT, GAP, TOTAL, Block, Column, fitted, grid, said
 from planner.show.views.documents import plan_manifest
 from planner.show.views.overview import question_title
-from planner.show.views.parts import host_words
 from planner.show.views.rows import RowFiles
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, short_plan, told
+from planner.show.views.told import host_words, label, short_plan, told
 from planner.specs.checked import unchecked
 from planner.workloads.plan import Plan
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from planner.base import text
 from planner.base.cells import number_in
 from planner.errors import InfeasibleError
-from planner.optimize.constraints import with_rate
+from planner.optimize.problem import with_rate
 from planner.optimize.source import Candidates
 from planner.show.views.told import number_of
 from planner.workloads.plan import Plan
@@ -62,6 +62,23 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         "in flight in each replica."
     )
     return _sentences(carries, _room_line(candidates, row), _end_line(plan, candidates, row))
+
+
+def reuse_line(row: Mapping[str, object]) -> str:
+    """What the replicas find of earlier prompts, and where; empty where nothing tells."""
+    found = {
+        place: number_of(row, f"{name}_cache_hit_rate")
+        for place, name in (("the GPUs'", "gpu"), ("the hosts'", "host"), ("the drives'", "disk"))
+        if row.get(f"{name}_cache_hit_rate")
+    }
+    if row.get("cache_residence_s") is None:
+        return ""
+    places = " and ".join(f"{text.percent(share)} in {place}" for place, share in found.items())
+    kept = text.duration(number_of(row, "cache_residence_s"))
+    words = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {kept}."
+    if number_of(row, "cache_load_time_s"):
+        words += f" Loading takes {text.duration(number_of(row, 'cache_load_time_s'))} a request."
+    return words
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:

@@ -14,6 +14,8 @@ from planner.optimize.result import SearchResult
 from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
+from planner.specs.rollouts import RlWork
+from planner.specs.workload import TrainingWorkload
 from planner.workloads.images import tower_lines
 from planner.workloads.plan import Plan
 
@@ -75,11 +77,15 @@ def omitted_lines(plan: Plan) -> list[str]:
     work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
         return []
-    if tower is not None:
+    if tower is not None and not isinstance(work, RlWork):
         return tower_lines(model, work)
     size = model.omitted_parameters
     about = f" (about {text.large(size)} parameters)" if size else ""
-    parts = " and ".join(f"the {part}" for part in model.omitted_parts)
+    hears = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
+    left_out = [part for part in model.omitted_parts if not (hears and part == "audio encoder")]
+    parts = " and ".join(f"the {part}" for part in left_out)
+    if not left_out:
+        return []
     return [f"As a text model: {parts}{about} and image patches are not counted"]
 
 

@@ -28,6 +28,9 @@ def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     ]
     yield said(f"Replay of {text.count(found.requests)} requests:")
     yield grid(heads, rows, words=(0, 1))
+    if found.hit_rates is not None:
+        predicted, seen = (text.percent(share) for share in found.hit_rates)
+        yield said(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
     if apart := found.differs(_APART):
         names = ", ".join(label(f"{name}_s") for name in apart)
         yield said(

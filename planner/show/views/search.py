@@ -16,7 +16,7 @@ from planner.confidence.intervals import Confidence
 from planner.decide.levers import Lever
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.collector import rows_of
-from planner.optimize.constraints import limit_rows, with_rate
+from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import RUNS, full_columns, intervals
@@ -40,7 +40,7 @@ from planner.show.page import (
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
-from planner.show.views.load import load_line
+from planner.show.views.load import load_line, reuse_line
 from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
@@ -49,7 +49,6 @@ from planner.show.views.overview import (
     describe,
     question_blocks,
 )
-from planner.show.views.parts import host_words, paged_words
 from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
@@ -61,8 +60,10 @@ from planner.show.views.sure import (
 )
 from planner.show.views.told import (
     ends_in,
+    host_words,
     label,
     number_of,
+    paged_words,
     plan_of,
     settings_text,
     share,
@@ -192,6 +193,8 @@ def _reached_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
+        yield said(line)
+    if line := reuse_line(row):
         yield said(line)
     if plan.request.replay:
         from planner.show.views.replayed import replay_blocks
@@ -526,6 +529,8 @@ def _option(term: Term, answer: object, plain: object) -> list[str]:
     """An option and its value; none where the answer is the plain one."""
     if answer is None or answer == plain:
         return []
+    if term.type in ("second", "byte") and isinstance(answer, float):
+        answer = f"{answer / term.scale:.12g}{term.unit}"
     return (
         [term.option_name]
         if term.type == "flag"

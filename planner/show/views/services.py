@@ -1,4 +1,4 @@
-"""Several services on GPUs that they share: where each runs, what it would cost elsewhere."""
+"""Services as tables: where each runs on shared GPUs, what GPUs carry within watts or dollars."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
+from planner.base.cells import number
 from planner.base.units import HOUR
+from planner.decide.sizing.envelope import Yield
+from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.services import SharedFleet
-from planner.show.page import GAP, TOTAL, Block, Cell, Column, Title, fitted, said
+from planner.decide.sizing.size import Sizes
+from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, said
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.told import layout_of, number_of
@@ -132,3 +136,130 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
+
+
+_MILLION = 1e6
+PER_MEGAWATT = "gpus_per_megawatt"
+"""A column that rows of what GPUs carry have alone."""
+MOST_TOKENS = "The most tokens first"
+_CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
+
+
+def envelope_words(sizes: Sizes) -> str:
+    """The watts and the dollars, for a title."""
+    power, budget = sizes.request.constraints.get("power"), sizes.budget
+    words = [] if power is None else [text.watts(power)]
+    if budget is not None:
+        words.append(f"{text.dollars(budget.rate * HOUR)} an hour")
+    return " and ".join(words)
+
+
+def carried_lines(sizes: Sizes) -> list[str]:
+    """What carries most, what costs least per token, and what earns most, where these differ."""
+    found = [(size, size.carried) for size in sizes.found if size.carried is not None]
+    firsts = {
+        "Most tokens": max(found, key=lambda one: one[1].output_tokens),
+        "Cheapest per token": min(found, key=lambda one: _or(_per_million(one[1]), math.inf)),
+        "Most profit": max(found, key=lambda one: _or(one[1].profit, -math.inf)),
+    }
+    lines, told = [], dict[str, list[str]]()
+    for word, (size, _) in firsts.items():
+        told.setdefault(f"{size.gpu} {size.contract}", []).append(word)
+    for words in told.values():
+        size, one = firsts[words[0]]
+        first, *others = words
+        lines.append(_line(", ".join([first, *(word.lower() for word in others)]), size, one))
+    best = found[0][1]
+    if best.pue is not None:
+        lines.append(
+            f"Power at the building's meter: GPUs, hosts, network and cooling (PUE {best.pue:g})."
+        )
+    return [*lines, _price_line(best)]
+
+
+def _or(value: float, other: float) -> float:
+    return other if math.isnan(value) else value
+
+
+def _per_million(one: Yield) -> float:
+    return number(one.fleet.row["cost_per_million_tokens_usd"])
+
+
+def _line(word: str, size: Size, one: Yield) -> str:
+    row, workload = one.fleet.row, workload_of("serve")
+    each = number(row["tokens_per_s_per_user"])
+    parts = [
+        f"{word}: {text.count(one.fleet.num_gpus)} x {size.gpu} {size.contract}".rstrip(),
+        f"{row['engine']}, {(workload.wording.brief or workload.wording.in_short)(row)}",
+        f"{text.large(one.output_tokens)} output tokens/s",
+        f"{text.significant(number(row['requests_per_s']))} requests/s of {text.count(one.users)} "
+        f"users at once with {text.significant(each)} tokens/s each",
+    ]
+    if math.isfinite(one.megawatts):
+        parts.append(f"{text.watts(1e6 * one.megawatts)}")
+    if math.isfinite(one.fleet.cost):
+        million = text.significant(_per_million(one))
+        parts.append(f"{text.dollars(one.fleet.cost)} per hour, {million} USD/Mtok")
+    if math.isfinite(one.profit):
+        parts.append(f"{text.dollars(one.profit)} profit per hour")
+    return "; ".join(parts)
+
+
+def _price_line(one: Yield) -> str:
+    """At which price its tokens would be sold, and from which load on that pays."""
+    offer = one.offer
+    if offer is None:
+        return f"No profit: {one.api.note[:1].lower()}{one.api.note[1:]}"
+    price, number_of_prices = offer.price, len(one.api.current) or len(one.api.offers)
+    in_out = " and ".join(
+        f"{text.significant(_MILLION * each)} USD {word}"
+        for each, word in ((price.input, "in"), (price.output, "out"))
+    )
+    age = " (old)" if price.is_old else ""
+    return (
+        f"Profit: all tokens sold at full load at the median of {number_of_prices} published API "
+        f"prices{age}, {price.provider} with {in_out} per Mtok, less the price of the GPUs. The "
+        f"first pays from {text.percent(offer.utilization)} of its load on."
+    )
+
+
+def carried_blocks(sizes: Sizes) -> Iterator[Block]:
+    """A table of all GPUs, the most tokens first."""
+    sure = sizes.request.limit_confidence
+    rows = [row for size in sizes.found for row in size.rows(sure)]
+    yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
+    yield fitted(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
+
+
+def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
+    """What each GPU carries, by `planner.decide.sizing.envelope.Yield.columns`."""
+
+    def cells(name: str, scale: float = 1.0) -> list[Cell]:
+        values = [number_of(row, name) / scale for row in rows]
+        return [Cell(text=text.significant(value), number=value) for value in values]
+
+    def counts(name: str) -> list[Cell]:
+        values = [number_of(row, name) for row in rows]
+        return [
+            Cell(text=text.count(value) if math.isfinite(value) else "-", number=value)
+            for value in values
+        ]
+
+    contracts = [str(row.get("contract") or "") for row in rows]
+    workload = workload_of("serve")
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in rows]
+    return [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        *([Column("contract", contracts, numeric=False)] if len({*contracts}) > 1 else []),
+        Column("num_gpus", counts("num_gpus"), "GPUs"),
+        Column("power", counts("power_kw"), "kW"),
+        Column("per_mw", counts(PER_MEGAWATT), "GPUs /MW"),
+        Column("tokens", cells("output_tokens_per_s", 1e3), "k tok/s"),
+        Column("tokens_mw", cells("output_tokens_per_s_per_megawatt", 1e3), "k tok/s /MW"),
+        Column("users", counts("users"), "users"),
+        Column("cost_per_hour_usd", counts("cost_per_hour_usd"), "USD /h"),
+        Column("cost_per_million_tokens_usd", cells("cost_per_million_tokens_usd"), "USD /Mtok"),
+        Column("profit", counts("profit_per_hour_usd"), "profit USD/h"),
+        Column("profit_mw", counts("profit_per_hour_per_megawatt_usd"), "profit USD/h /MW"),
+        Column("plan", plans, numeric=False),
+    ]

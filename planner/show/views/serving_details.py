@@ -12,16 +12,23 @@ from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
-from planner.estimators.inference.timeline import step_timeline
 from planner.estimators.timeline.placed import Timeline
+from planner.estimators.timeline.steps import step_timeline
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates, first_row
-from planner.question.terms import terms_about
+from planner.question.terms import is_of_answers, terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
 from planner.show.views.load import start_pairs
-from planner.show.views.parts import electricity_pairs, first
-from planner.show.views.told import label, number_of, token_costs, token_costs_of
+from planner.show.views.told import (
+    electricity_pairs,
+    first,
+    label,
+    number_of,
+    token_costs,
+    token_costs_of,
+)
+from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
 from planner.workloads.deployments import Deployments, Serving
@@ -66,13 +73,14 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
     times = (served.time_to_first_token, served.time_per_output_token, estimate.request_latency)
+    means = dict(zip(LATENCIES, times, strict=True))
     rows = [
         (
             name.replace("_", " "),
-            text.duration(first(mean)),
+            text.duration(first(means[name])),
             *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
         )
-        for name, mean in zip(LATENCIES, times, strict=True)
+        for name in latencies_of(estimate.setting.workload)
     ]
     return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
@@ -97,14 +105,22 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
     if row["prefill_gpu"] is not None:
         pairs["utilization"] = f"{used} load of the prefill workers"
         pairs["KV transfer"] = text.duration(number_of(row, "transfer_time_s"))
+    if not math.isnan(time := number_of(row, "encoder_time_s")):
+        share = text.percent(number_of(row, "encoder_share"))
+        pairs["encoder"] = f"{text.duration(time)} of a prompt, {share} of the time"
     hourly, million = (
         number_of(row, "cost_per_hour_usd"),
         number_of(row, "cost_per_million_tokens_usd"),
     )
+    if math.isnan(number_of(row, "output_tokens_per_s")):  # embedded or scored
+        for name in ("tokens/s/user", "output tokens/s"):
+            del pairs[name]
+    if math.isnan(number_of(row, "kv_cache_tokens")):
+        del pairs["most requests"]  # there is no cache that has to have room
     if math.isfinite(hourly):
-        pairs["cost"] = (
-            f"{text.dollars(million)} per million output tokens, {text.dollars(hourly)} per hour"
-        )
+        pairs["cost"] = f"{text.dollars(hourly)} per hour"
+        if not math.isnan(million):
+            pairs["cost"] = f"{text.dollars(million)} per million output tokens, {pairs['cost']}"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     return pairs
 
@@ -180,6 +196,8 @@ def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
     """The steps whose operators tell where the time goes."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
+    if isinstance(candidates, Serving) and candidates.setting.workload.embeds:
+        return inference_steps(candidates)
     return {"decode": decode_step(candidates)}
 
 
@@ -209,6 +227,13 @@ def _timelines(candidates: Serving) -> list[Timeline]:
 
 LATENCIES = terms_about("latency", "serve")
 """The three times of a request that have a distribution."""
+
+
+def latencies_of(work: ServingWorkload) -> list[str]:
+    """Those of them that requests have: without an answer there is no time between its tokens."""
+    return [name for name in LATENCIES if not (work.embeds and is_of_answers(f"{name}_s"))]
+
+
 PERCENTS = tuple(range(1, 100))
 _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
@@ -219,7 +244,7 @@ def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[objec
     None where it has no end.
     """
     found: dict[str, Sequence[object]] = {"percent": PERCENTS}
-    for name in LATENCIES:
+    for name in latencies_of(candidates.setting.workload):
         found[f"{name}_s"] = [known_value(value) for value in _curve(candidates, name, PERCENTS)]
     return found
 
@@ -231,13 +256,14 @@ def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[
 
 def latency_blocks(candidates: Deployments) -> Iterator[Block]:
     """Some points of the curves."""
-    curves = [_curve(candidates, name, _SHOWN) for name in LATENCIES]
+    names = latencies_of(candidates.setting.workload)
+    curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
         (f"{percent} % within", *map(text.duration, times))
         for percent, *times in zip(_SHOWN, *curves, strict=True)
     ]
     yield Title(text="Latency of the requests, as a distribution")
-    yield grid(("share of requests", *(label(f"{name}_s") for name in LATENCIES)), rows)
+    yield grid(("share of requests", *(label(f"{name}_s") for name in names)), rows)
 
 
 DEPLOYMENTS = Details(

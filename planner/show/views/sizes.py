@@ -11,6 +11,7 @@ from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import (
+    DEADLINES,
     RATE,
     SUFFIXES,
     Fleet,
@@ -19,7 +20,6 @@ from planner.decide.sizing.fleet import (
     by_cost,
     tied_with_first,
 )
-from planner.decide.sizing.floor import DEADLINES
 from planner.decide.sizing.size import Sizes
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import RUNS
@@ -37,9 +37,9 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
-from planner.show.views.envelopes import carried_blocks, carried_lines, envelope_words
 from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
+from planner.show.views.services import carried_blocks, carried_lines, envelope_words
 from planner.show.views.sure import other_formats, regret_words
 from planner.show.views.told import (
     ends_in,
@@ -108,7 +108,8 @@ def question_lines(sizes: Sizes) -> list[str]:
         work = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
         work = f", {request.request_rate:g} requests per second"
-    lines = [f"GPUs to {request.workload} {model}{work}", *_work_lines(sizes)]
+    verb = _VERBS.get(request.workload, request.workload)
+    lines = [f"GPUs to {verb} {model}{work}", *_work_lines(sizes)]
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
@@ -414,7 +415,12 @@ def _cost(row: Mapping[str, object], column: str) -> str:
     return told(column, value) if column == _COSTS[0] else text.significant(value)
 
 
+_VERBS = {"rl": "train with generated answers"}
+
+
 def _workload(row: Mapping[str, object]) -> Workload:
+    if "rollout_gpus" in row:
+        return workload_of("rl")
     return workload_of("train" if "framework" in row else "serve")
 
 

@@ -18,20 +18,28 @@ from planner.show.page import TOTAL, Block, Column, Pairs, Table, Title, fitted,
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
-from planner.specs.csv_table import UNDATED
-from planner.specs.efficiency import DEFAULT, with_defaults
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec
-from planner.specs.load import read_spec, read_toml
+from planner.specs.gpu import DEFAULT, GpuSpec, with_defaults
+from planner.specs.load import UNDATED, read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.ownership import ASSUMED, DIMENSIONS, OWNERSHIP, Figure, unknown_owned
 from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
 from planner.specs.power import POWER, REGIONS, read_power, read_regions
-from planner.specs.price import CONTRACTS, CURRENCIES, contracts_of, read_currencies, unknown_gpus
+from planner.specs.price import (
+    ASSUMED,
+    CONTRACTS,
+    CURRENCIES,
+    DIMENSIONS,
+    OWNERSHIP,
+    Figure,
+    contracts_of,
+    read_currencies,
+    unknown_gpus,
+    unknown_owned,
+)
 from planner.specs.profile import profile_table
-from planner.specs.reliability import ReliabilitySpec, reliability_table
 from planner.specs.search_space import SearchSpace
+from planner.specs.site import ReliabilitySpec, reliability_table
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.training import mesh_of

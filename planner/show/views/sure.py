@@ -12,9 +12,8 @@ from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
 from planner.optimize.result_columns import FOLLOWING, ends_of, fit_probability, intervals
 from planner.optimize.source import Candidates
-from planner.question.terms import glossary, term_of_column
-from planner.show.views.parts import told_columns
-from planner.show.views.told import Ends, label, limit_label, told, told_alike
+from planner.question.terms import glossary, is_of_answers
+from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
 from planner.workloads.base import Wording
 from planner.workloads.plan import Plan
 
@@ -65,7 +64,7 @@ def sure_pairs(
     pairs = {
         _label(name): _range(name, *ends[name])
         for name in _TOLD
-        if name in ends and not says_nothing(name, row)
+        if name in ends and not says_nothing(name, row) and not _is_nothing(name, row)
     }
     if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
         del pairs[_label(_MEMORY)]
@@ -73,6 +72,11 @@ def sure_pairs(
         pairs["memory"] = words
     pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
     return pairs
+
+
+def _is_nothing(column: str, row: Mapping[str, object]) -> bool:
+    """Whether a column tells of generated tokens where there are none."""
+    return is_of_answers(column) and row[column] != row[column]
 
 
 def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
@@ -267,9 +271,8 @@ def told_names(
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if asked.get("output_tokens") == 1:  # embedded or scored: its answer is its first token
-        terms = {name: term_of_column(name) for name in told_of}
-        told_of = [name for name, term in terms.items() if not term or "answer" not in term.kind]
+    if asked.get("output_tokens") == 0:  # embedded or scored
+        told_of = [name for name in told_of if not is_of_answers(name)]
         told_of.append(_OF_PROMPTS)
     return [*dict.fromkeys(name for name in told_of if name in row)]
 

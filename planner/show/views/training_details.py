@@ -9,13 +9,12 @@ from planner.base import text
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB, HOUR, TERA
 from planner.estimators.timeline.placed import Timeline
-from planner.estimators.timeline.training import training_timeline
-from planner.estimators.training.step_time import TIME_PARTS, StepTime
+from planner.estimators.timeline.steps import training_timeline
+from planner.estimators.training.operators import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.money import price_words, signed_lines
-from planner.show.views.parts import electricity_pairs, first, memory_table, parts_table
-from planner.show.views.told import number_of
+from planner.show.views.told import electricity_pairs, first, memory_table, number_of, parts_table
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 from planner.workloads.training_runs import TrainingRuns

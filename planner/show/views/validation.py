@@ -22,8 +22,16 @@ from planner.show.page import GAP, Block, Pairs, Title, grid, said
 from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
 from planner.validation.calibration import unit_of
-from planner.validation.compare import UNKNOWN, Errors, MemoryVerdicts, Row, errors, memory_verdicts
-from planner.validation.kinds import Kind, kind_of
+from planner.validation.compare import (
+    UNKNOWN,
+    Errors,
+    Kind,
+    MemoryVerdicts,
+    Row,
+    errors,
+    kind_of,
+    memory_verdicts,
+)
 from planner.validation.logs.compare import Compared, Comparison
 from planner.validation.logs.planned import STATIC, Planned
 from planner.validation.prediction import MEMORY, RATES

@@ -11,7 +11,7 @@ from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.confidence.classes import has_experts
 from planner.confidence.software import read_table
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.question.terms import terms_about, terms_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec

@@ -12,7 +12,7 @@ from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
-from planner.configurations.serving import ServingConfigurations
+from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.burst import (
     emptying_answer,
     mean_first_token,

@@ -22,8 +22,8 @@ from planner.logs.reading import (
     steady_state,
 )
 from planner.question.terms import terms_about, terms_of
+from planner.validation.compare import KINDS, predict, ranges
 from planner.validation.inference.cases import Mode
-from planner.validation.kinds import KINDS, predict, ranges
 from planner.validation.library import Library
 from planner.validation.logs.planned import STATIC, TRAIN, Planned
 from planner.validation.prediction import MEMORY, RATES, Range

@@ -31,7 +31,7 @@ from planner.confidence.intervals import (
     memory_errors,
 )
 from planner.confidence.software import FrameworkRule, framework_rule
-from planner.configurations.training import NAMES, TrainingConfigurations
+from planner.configurations.table import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine

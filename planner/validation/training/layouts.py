@@ -35,8 +35,8 @@ from planner.base.software_enums import (
 from planner.base.training_names import optimizer_of
 from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
-from planner.configurations.option_rules import has_kernel
-from planner.configurations.training import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations
+from planner.configurations.training_rules import has_kernel
 from planner.estimators.parameters import count_parameters
 from planner.formulas.memory import NF4_BYTES
 from planner.question.terms import glossary, terms_about, terms_of
@@ -59,7 +59,7 @@ def options_of(
     """
     plain = TrainingConfigurations.plain()
     usual = (profile.cp_comm_type, "", _kernel(rule, gpu), _experts(run, profile, rule, model), "")
-    usual_words = zip(terms_about("rare_word"), usual, strict=True)
+    usual_words = zip(terms_about("rare_word", "train"), usual, strict=True)
     words = {name: run.word(name) or word for name, word in usual_words}
     if not profile.compilation.selectable:
         words["torch_compile"] = ""

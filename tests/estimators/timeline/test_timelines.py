@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.estimators.timeline.placed import BUBBLE, MORE, Timeline
-from planner.estimators.timeline.training import ONCE, training_timeline
+from planner.estimators.timeline.steps import ONCE, training_timeline
 from planner.estimators.training.estimate import evaluate
 from planner.show.views.details import details_of
 

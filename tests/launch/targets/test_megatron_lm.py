@@ -12,7 +12,7 @@ from round_trip import found_of, job_of, lost, round_trip, stated, training_jobs
 from rows import each
 
 from planner.errors import LaunchError
-from planner.estimators.training.stages import chunk_split
+from planner.estimators.training.sharding import chunk_split
 from planner.launch.job import Job
 from planner.launch.shape import model_of, shape_of
 from planner.launch.target import Variable

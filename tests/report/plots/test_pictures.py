@@ -17,15 +17,14 @@ from planner.errors import SearchSpaceError
 from planner.show.theme import DARK, LIGHT, THEMES
 from planner.show.views.details import details_of
 from planner.show.views.front import front_points
-from planner.show.views.plots import canvas
+from planner.show.views.plots import picture as shown_pictures
 from planner.show.views.plots.curves import Curve, Curves, Matrix, size_curves, size_title
 from planner.show.views.plots.parts import part_bars
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import Row, joined
-from planner.validation.kinds import predict
+from planner.validation.compare import Row, joined, predict
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 from planner.workloads.base import Evaluation
@@ -58,7 +57,7 @@ def served() -> Any:
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Draws a picture and gives the figure, after all that stands in it was found inside it."""
     figures: list[Any] = []
-    drawing = canvas.drawing
+    drawing = shown_pictures.drawing
 
     @contextmanager
     def kept(picture: Picture, *, height: float) -> Iterator[Any]:
@@ -67,7 +66,6 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             figures.append(drawn.figure)
 
     for module in (
-        "front",
         "parts",
         "curves",
         "predicted",

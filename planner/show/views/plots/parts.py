@@ -24,11 +24,9 @@ from planner.show.theme import (
 )
 from planner.show.views.details import details_of
 from planner.show.views.overview import question_title
-from planner.show.views.parts import memory_parts
-from planner.show.views.plots.canvas import Canvas, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, drawing
 from planner.show.views.sure import told_ends
-from planner.show.views.told import short_plan
+from planner.show.views.told import memory_parts, short_plan
 from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:

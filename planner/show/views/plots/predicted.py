@@ -11,8 +11,7 @@ from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
 from planner.confidence.intervals import LEVEL
 from planner.show.theme import axis_label
-from planner.show.views.plots.canvas import Canvas, decades, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, decades, drawing
 from planner.validation.compare import Row
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.errors import SearchSpaceError
 from planner.optimize.source import Candidates
 from planner.show.views.overview import question_title
-from planner.show.views.plots.canvas import Canvas, decades, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.views.plots.picture import Canvas, Picture, decades, drawing
 from planner.show.views.told import short_plan
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan

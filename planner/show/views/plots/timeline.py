@@ -1,23 +1,34 @@
-"""A step over time: what each stage does when, and below it what its memory holds."""
+"""A step over time as a picture or as a trace: what each stage does when, what its memory holds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
+from planner.base.files import written_whole
 from planner.base.units import GIB
-from planner.estimators.timeline.placed import BUBBLE, MORE, Span, Timeline
+from planner.base.version import __version__
+from planner.errors import SearchSpaceError
+from planner.estimators.timeline.placed import BUBBLE, IDLE, MORE, STREAMS, Span, Timeline
+from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
-from planner.show.theme import Theme, blended, part_label, readable_on
-from planner.show.views.plots.canvas import Canvas, drawing
-from planner.show.views.plots.picture import Picture
+from planner.show.theme import DARK, LIGHT, Theme, blended, part_label, readable_on
+from planner.show.views.details import details_of
+from planner.show.views.overview import question_title
+from planner.show.views.plots.picture import Canvas, Picture, draw, drawing, read_width
+from planner.show.views.told import short_plan
+from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 _ROW, _LEAST_ROW, _MOST_ROWS_HEIGHT = 34, 7, 620
 _MEMORY_HEIGHT, _HEAD, _LINE = 190, 76, 19
@@ -42,6 +53,12 @@ _FAMILY = {
         name: ("communication", shade)
         for name, shade in zip(terms_about("collective"), (0.0, 0.6, 0.35), strict=True)
     },
+    **dict.fromkeys(("generate", "reward"), ("moving", 0.0)),
+    **dict.fromkeys(("old_logprob", "values"), ("compute", 0.25)),
+    "reference": ("compute", 0.45),
+    "update": ("compute", 0.0),
+    "sync": ("communication", 0.0),
+    "switch": ("communication", 0.35),
     "overhead": ("waiting", 0.0),
     "slow_nodes": ("waiting", 0.35),
     "launch_wait": ("waiting", 0.35),
@@ -114,7 +131,7 @@ def _has_memory(timeline: Timeline) -> bool:
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     """A colour for each part; modules of a model have one of a series."""
     parts = dict.fromkeys(span.part for one in timelines for span in one.spans)
-    found = {MORE: theme.grid, BUBBLE: theme.background}
+    found = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
     modules = [part for part in parts if part not in _FAMILY and part not in found]
     for part in parts:
         if part in _FAMILY:
@@ -138,17 +155,20 @@ def _draw_lanes(
     for part in dict.fromkeys(span.part for span in timeline.spans):
         mine = [span for span in timeline.spans if span.part == part]
         edge = canvas.theme.background if has_edges and part != BUBBLE else "none"
+        edge = canvas.theme.grid if part == IDLE else edge
         boxes = PolyCollection(
             [_box(span, scale) for span in mine],
             facecolors=colors[part],
             edgecolors=edge,
             linewidths=0.5 if has_edges else 0.0,
+            hatch="////" if part == IDLE else None,
             rasterized=is_fine,
             label=part,
         )
         axes.add_collection(boxes)
         if part not in (BUBBLE, MORE):
-            marks[part_label(part)] = axes.scatter([], [], marker="s", s=60, color=colors[part])
+            color = canvas.theme.grid if part == IDLE else colors[part]
+            marks[part_label(part)] = axes.scatter([], [], marker="s", s=60, color=color)
     _write_names(canvas, axes, timeline, scale, colors)
     every = max(1, -(-rows // 16))
     shown = [lane for lane in range(rows) if lane % every == 0]
@@ -167,7 +187,8 @@ def _draw_lanes(
 def _box(span: Span, scale: _Scale) -> list[tuple[float, float]]:
     left, right = scale([span.start, span.end])
     top, bottom = span.lane - 0.42, span.lane + 0.42
-    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+    thin = bottom - 0.84 * span.left
+    return [(left, top), (right, thin), (right, bottom), (left, bottom)]
 
 
 def _write_names(
@@ -181,7 +202,7 @@ def _write_names(
     for span in timeline.spans:
         left, right = scale([span.start, span.end])
         words = span.name.partition(",")[0]
-        if span.part == BUBBLE or span.part == MORE:
+        if span.part in (BUBBLE, MORE, IDLE):
             continue
         if right - left > per_letter * (0.85 * len(words) + 0.6):
             axes.text(
@@ -270,3 +291,143 @@ def _some(number: int, fullest: int) -> list[int]:
         return list(range(number))
     spread = {round(at) for at in np.linspace(0, number - 1, _MOST_LINES // 2)}
     return sorted(spread | {fullest})
+
+
+_MICRO = 1e6
+_DIGITS = 4
+"""Of microseconds and GiB."""
+_MOST = 12_000
+"""Spans from which those of a pass are one."""
+
+
+def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, object]) -> None:
+    """Write timelines one after the other in the Trace Event Format [1]_.
+
+    A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``
+    is told among the metadata.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written.
+
+    References
+    ----------
+    .. [1] N. Duca and D. Sinclair, "Trace Event Format," Google, 2016.
+    """
+    with written_whole(path) as stream:
+        stream.write('{"displayTimeUnit":"ms","otherData":')
+        stream.write(json.dumps({**about, "steps": [_step(one) for one in timelines]}))
+        stream.write(',"traceEvents":[\n')
+        lines = (json.dumps(event, separators=(",", ":")) for event in _events(timelines))
+        for number, line in enumerate(lines):
+            stream.write(line if number == 0 else ",\n" + line)
+        stream.write("\n]}\n")
+
+
+def _step(timeline: Timeline) -> dict[str, object]:
+    return {
+        "title": timeline.title or "step",
+        "makespan_s": timeline.makespan,
+        "peak_memory_gib": timeline.peak / GIB,
+        "hand_over": timeline.hand_over,
+    }
+
+
+def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
+    process, begin = 0, 0.0
+    for timeline in timelines:
+        for lane, name in enumerate(timeline.lanes):
+            words = f"{timeline.title}, {name}" if timeline.title else name
+            yield from _heads(process + lane, words)
+        for span in _whole(timeline.spans) if len(timeline.spans) > _MOST else timeline.spans:
+            yield _event(process, begin, span)
+        for lane, series in enumerate(timeline.memory):
+            yield from _levels(process + lane, begin, series)
+        process += len(timeline.lanes)
+        begin += timeline.makespan
+
+
+def _whole(spans: Sequence[Span]) -> Iterator[Span]:
+    """Passes with what they exchange and send in one span each: of deep pipelines they are many."""
+    last: Span | None = None
+    for span in spans:
+        same = last is not None and (last.lane, last.name) == (span.lane, span.name)
+        if last is not None and same and span.part not in (BUBBLE, MORE):
+            within = {**(last.within or {last.part: last.duration}), span.part: span.duration}
+            last = replace(last, duration=span.end - last.start, within=within)
+            continue
+        if last is not None:
+            yield last
+        last = span
+    if last is not None:
+        yield last
+
+
+def _levels(
+    process: int, begin: float, series: Sequence[tuple[float, float]]
+) -> Iterator[dict[str, object]]:
+    """The memory of a lane wherever it changes, in GiB."""
+    before = None
+    for start, amount in series:
+        level = round(amount / GIB, _DIGITS)
+        if level != before:
+            place = {"ph": "C", "pid": process, "ts": _micro(begin + start)}
+            yield {"name": "memory", **place, "args": {"GiB": level}}
+        before = level
+
+
+def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
+    yield {"name": "process_name", "ph": "M", "pid": process, "args": {"name": name}}
+    yield {"name": "process_sort_index", "ph": "M", "pid": process, "args": {"sort_index": process}}
+    for thread, stream in enumerate(STREAMS):
+        head = {"name": "thread_name", "ph": "M", "pid": process, "tid": thread}
+        yield {**head, "args": {"name": stream}}
+
+
+def _event(process: int, begin: float, span: Span) -> dict[str, object]:
+    """A complete event; where parts are summed up in it, with their milliseconds."""
+    event: dict[str, object] = {
+        "name": span.name,
+        "cat": span.part,
+        "ph": "X",
+        "pid": process + span.lane,
+        "tid": STREAMS.index(span.stream),
+        "ts": _micro(begin + span.start),
+        "dur": _micro(span.duration),
+    }
+    if span.within:
+        event["args"] = {f"{part}_ms": round(1e3 * s, 6) for part, s in span.within.items()}
+    return event
+
+
+def _micro(seconds: float) -> float:
+    return round(seconds * _MICRO, _DIGITS)
+
+
+def write_timeline(
+    path: Path, plan: Plan, candidates: Candidates, *, dark: bool = False, width: str | None = None
+) -> None:
+    """Write the steps of one configuration over time.
+
+    Raises
+    ------
+    SearchSpaceError
+        Nothing tells what its steps do when.
+    OutputError
+        The file cannot be written.
+    """
+    found = details_of(plan).timelines(candidates)
+    if not found:
+        raise SearchSpaceError(
+            "--timeline: the whole step reaches a given share of the peak, so there is no "
+            "timeline: leave out --flops-efficiency."
+        )
+    question = question_title(plan)
+    words = short_plan(plan, candidates.row)
+    if path.suffix.lower() == ".json":
+        write_trace(path, found, {"question": question, "plan": words, "planner": __version__})
+        return
+    theme = DARK if dark else LIGHT
+    picture = Picture(path=path, name="timeline", theme=theme, width=read_width(width))
+    draw(picture, f"{question}: {words}", found)

@@ -1,0 +1,110 @@
+"""Named rules: why a configuration of reinforcement learning is impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, Values
+from planner.base.records import record
+from planner.base.software_enums import Placement
+from planner.configurations.rl import RlConfigurations
+from planner.configurations.serving_rules import SERVING_RULES
+from planner.configurations.table import (
+    OUT_OF_HOST_MEMORY,
+    Reason,
+    Rule,
+    first_broken,
+    indivisible,
+    predicted,
+)
+from planner.configurations.training_rules import OUT_OF_MEMORY, RULES
+from planner.specs.rollouts import RlWork, Rollouts
+
+
+@record(kw_only=True)
+class RlContext:
+    """What the rules are judged against."""
+
+    rollouts: Rollouts
+    workload: RlWork
+
+
+def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
+    known = [Placement[word.upper()] for word in context.rollouts.placements]
+    return np.asarray(~np.isin(c.placement, known))
+
+
+def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
+    apart = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
+    other = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
+    return np.where(c.colocated, other, apart)
+
+
+def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
+    return indivisible(c.rollout_gpus, c.rollout_tensor_parallel)
+
+
+def _batch(c: RlConfigurations, context: RlContext) -> BoolArray:
+    return indivisible(float(context.workload.samples), c.global_batch_size)
+
+
+def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
+    return indivisible(c.global_batch_size, np.maximum(c.data_parallel, 1e-9))
+
+
+def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
+    none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
+    one = c.placement == Placement.ONE_STEP_OFF
+    return np.asarray((none & (c.staleness > 0)) | (one & (c.staleness > 1)))
+
+
+def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
+    flows = c.colocated | (c.placement == Placement.ASYNC)
+    possible = flows & context.rollouts.partial & (c.staleness > 0)
+    return np.asarray(c.partial_rollout & ~possible)
+
+
+OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
+    Rule(name=name, description=description, violated=violated)
+    for name, description, violated in (
+        ("placement", "the framework does not run trainer and engine so", _placement),
+        ("gpu_split", "both sides need GPUs, and colocated ones are all of both", _split),
+        ("staleness", "older weights need placement async (one_step_off for 1), or partial "
+         "rollouts", _staleness),
+        ("partial_rollout", "answers go on with new weights where trainer and engine are "
+         "colocated or async and staleness is 1 or more, in frameworks that can do so", _partial),
+        ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
+         _rollout_split),
+        ("step_batch", "global_batch_size must divide the answers of a step, prompts x samples",
+         _batch),
+        ("ranks", "copies of the trainer (tensor x context x pipeline parallel of its GPUs) must "
+         "divide global_batch_size", _ranks),
+    )
+)  # fmt: skip
+"""Those that neither trainer nor engine has by itself, of the placement first."""
+
+_OF_PLACEMENT = 4
+
+
+def misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
+    """Rows of placements that a rule excludes, whatever layouts trainer and engine have."""
+    ones = {name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.plain()}
+    rows = RlConfigurations.of(**{**ones, **columns})
+    codes = first_broken(OWN_RULES[:_OF_PLACEMENT], rows, context)
+    return np.broadcast_to(codes > 0, rows.shape)
+
+
+ROLLOUT_CACHE = predicted(
+    "rollout_cache", "what the engine is told of the memory has no room for the longest answer"
+)
+RL_RULES: tuple[Reason, ...] = (
+    *OWN_RULES,
+    *RULES,
+    *(Reason(name=f"rollout_{rule.name}", description=rule.description) for rule in SERVING_RULES),
+    ROLLOUT_CACHE,
+)
+"""Rules of both, those of the trainer and of the engine as theirs."""
+RL_REJECTING: tuple[Reason, ...] = (*RL_RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
+"""All that rejects a configuration before the user's limits, in order."""

@@ -1,0 +1,230 @@
+"""The time of a batch of an engine, for simulators that schedule requests themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, first
+from planner.base.files import check_path, written_bytes
+from planner.base.records import record
+from planner.configurations.table import ServingConfigurations
+from planner.errors import SearchSpaceError
+from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
+from planner.estimators.inference.memory import longest_request, sequence_bytes
+from planner.estimators.inference.setting import Batch, ServingSetting
+from planner.estimators.inference.step import step_time
+from planner.optimize.source import Candidates
+from planner.question.inputs import whole
+from planner.workloads.replicas import Replicas
+
+Batched: TypeAlias = Sequence[tuple[int, int]]
+"""Requests of a step: tokens of each in the cache, and tokens that the step computes of it."""
+_POINTS = 64
+_SHORTEST = 16
+
+
+@record(kw_only=True)
+class Predictor:
+    """The time of a step of one replica, whoever decides what is in it.
+
+    A request with as many new tokens as a step of decoding has, and some in the cache, decodes;
+    all others are prompts or chunks of them. ``seconds`` are those that `planner.estimate`
+    counts with: kernels, exchanges, waits for the host and for what is offloaded. ``cache_tokens``
+    find room in the cache of a replica.
+    """
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    cache_tokens: float
+
+    @classmethod
+    def of(cls, candidates: Candidates) -> Predictor:
+        """The predictor of the first of some candidates.
+
+        Raises
+        ------
+        SearchSpaceError
+            Its replicas do not do all of a request.
+        """
+        if not isinstance(candidates, Replicas):
+            raise SearchSpaceError(
+                "Times of batches are those of replicas that do prefill and decode: serve "
+                "(workload serve), with mode aggregated."
+            )
+        setting, c = candidates.setting, candidates.held
+        longest = longest_request(setting)
+        size, ranks = candidates.estimate.memory.room.size, c.attention_data_parallel
+        held = np.asarray(sequence_bytes(setting, c, longest))
+        room = size / held if held.any() else np.full(1, np.inf)  # encoders keep no cache
+        return cls(
+            setting=setting,
+            configurations=c.rows(np.zeros(1, np.intp)),
+            cache_tokens=first(np.asarray(room * ranks * longest)),
+        )
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of a replica."""
+        return int(first(self.configurations.pipeline_parallel))
+
+    def predict(self, batch: Batched) -> float:
+        """Seconds of a step through all pipeline stages.
+
+        Raises
+        ------
+        SearchSpaceError
+            A request has no new tokens, or one of its numbers is none.
+
+        >>> import planner
+        >>> one = planner.predictor(model="llama-3.1-8b", gpu="h100", num_gpus=1)
+        >>> one.predict([(2048, 1)] * 32) < one.predict([(2048, 1)] * 32 + [(0, 512)])
+        True
+        """
+        pairs = [
+            (whole(old, "tokens in the cache"), whole(new, "new tokens", 1)) for old, new in batch
+        ]
+        if not pairs:
+            return 0.0
+        each = 1 + self.setting.workload.draft_tokens
+        decoding = [old for old, new in pairs if old and new == each]
+        prompts = [(old, new) for old, new in pairs if not (old and new == each)]
+        old, new = np.array(prompts, np.float64).reshape(-1, 2).T
+        tokens = max(float(new.sum()), 1.0)
+        keys = float((new * (old + (new + 1) / 2)).sum()) / tokens
+        step = Batch(
+            decoding=np.asarray(float(len(decoding))),
+            context=np.asarray(float(np.mean(decoding)) if decoding else 0.0),
+            tokens_per_sequence=np.asarray(float(each)),
+            prefill_tokens=np.asarray(float(new.sum())),
+            prompts=np.asarray(float(len(prompts))),
+            prefill_keys=np.asarray(keys),
+            prefill_cached=np.asarray(float(old.mean()) if prompts else 0.0),
+        )
+        return first(self.seconds(step, decodes=not prompts))
+
+    def seconds(self, batch: Batch, *, decodes: bool) -> FloatArray:
+        """The same of many batches at once, as arrays; ``decodes``: none has prompts."""
+        setting, c = self.setting, self.configurations
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = step_time(setting, c, batch, decodes).total
+            if decodes:
+                step = step * (1 + setting.workload.draft_cost)
+                return step + drafting_time(setting, c, batch)
+            return step + drafted_prompt_time(setting, c, batch)
+
+    def save_mocker_profile(self, path: str | Path) -> None:
+        """Write what Dynamo's mocker reads as ``--planner-profile-data``: an ``.npz`` file [1]_.
+
+        ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; ``decode_itl`` [ms] over
+        ``decode_active_kv_tokens``, those of all sequences, and ``decode_context_length``, those of
+        one. The mocker interpolates between them.
+
+        Raises
+        ------
+        OutputError, SearchSpaceError
+            The file cannot be written; or prompts are embedded, so that nothing decodes.
+
+        References
+        ----------
+        .. [1] github.com/ai-dynamo/dynamo, ``lib/mocker/src/common/perf_model.rs``,
+           ``PerfModel::from_npz``.
+        """
+        check_path(Path(path))
+        if self.setting.workload.embeds:
+            raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
+        longest = longest_request(self.setting)
+        most = float(first(self.configurations.replica_step_tokens))
+        new, context = _spaced(_SHORTEST, most), _spaced(_SHORTEST, longest)
+        held = _spaced(_SHORTEST, max(self.cache_tokens, longest))
+        zero, one = np.zeros(()), np.ones(())
+        prompts = Batch(
+            decoding=zero, context=zero, tokens_per_sequence=one, prefill_tokens=new,
+            prompts=np.ones_like(new), prefill_keys=(new + 1) / 2, prefill_cached=zero,
+        )  # fmt: skip
+        lengths = np.broadcast_to(context, (held.size, context.size)).ravel()
+        sequences = np.maximum(np.repeat(held, context.size) / lengths, 1.0)
+        each = 1.0 + self.setting.workload.draft_tokens
+        decoding = self.seconds(Batch.of_decode(sequences, lengths, each), decodes=True)
+        with written_bytes(Path(path)) as stream:
+            np.savez(
+                stream,
+                prefill_isl=new,
+                prefill_ttft_ms=1e3 * self.seconds(prompts, decodes=False),
+                decode_active_kv_tokens=held,
+                decode_context_length=context,
+                decode_itl=1e3 * decoding.reshape(held.size, context.size),
+            )
+
+
+def _spaced(least: float, most: float) -> FloatArray:
+    """Whole numbers between two, each by the same factor larger than the one before."""
+    numbers = np.geomspace(least, max(most, 2 * least), _POINTS)
+    return np.unique(np.round(numbers)).astype(np.float64)
+
+
+class VidurRequest(Protocol):
+    """What is read of ``vidur.entities.Request``."""
+
+    num_processed_tokens: int
+
+
+class VidurBatch(Protocol):
+    """What is read of ``vidur.entities.Batch``: its requests, and new tokens of each."""
+
+    requests: Iterable[VidurRequest]
+    num_tokens: Iterable[int]
+
+
+@record(kw_only=True)
+class VidurPredictor:
+    """A predictor with the interface of Vidur's ``BaseExecutionTimePredictor`` [1]_.
+
+    ``execution_time`` is ``vidur.entities.ExecutionTime``, whose parts are milliseconds of one
+    layer: all of a stage is told as one product of one layer, so that ``model_time`` and
+    ``total_time`` are right and a breakdown by operator says nothing.
+
+    References
+    ----------
+    .. [1] github.com/microsoft/vidur,
+       ``vidur/execution_time_predictor/base_execution_time_predictor.py``.
+    """
+
+    predictor: Predictor
+    execution_time: Callable[..., Any]
+
+    def get_execution_time(self, batch: VidurBatch, pipeline_stage: int) -> Any:
+        """The time of one of the pipeline's stages, which have equal shares of the step."""
+        pairs = [
+            (request.num_processed_tokens, new)
+            for request, new in zip(batch.requests, batch.num_tokens, strict=True)
+        ]
+        stage = 1e3 * self.predictor.predict(pairs) / self.predictor.stages
+        parts = dict.fromkeys(_PARTS, 0.0) | {"mlp_layer_up_proj_execution_time": stage}
+        return self.execution_time(num_layers_per_pipeline_stage=1, **parts)
+
+
+_PARTS = (
+    "attention_rope_execution_time",
+    "attention_kv_cache_save_execution_time",
+    "attention_decode_execution_time",
+    "attention_prefill_execution_time",
+    "attention_layer_pre_proj_execution_time",
+    "attention_layer_post_proj_execution_time",
+    "mlp_layer_up_proj_execution_time",
+    "mlp_layer_down_proj_execution_time",
+    "mlp_layer_act_execution_time",
+    "attn_norm_time",
+    "mlp_norm_time",
+    "add_time",
+    "tensor_parallel_communication_time",
+    "pipeline_parallel_communication_time",
+    "schedule_time",
+    "sampler_e2e_time",
+    "prepare_inputs_e2e_time",
+    "process_model_outputs_time",
+    "ray_comm_time",
+)

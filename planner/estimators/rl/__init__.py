@@ -1,0 +1,1 @@
+"""What a step of reinforcement learning takes: its trainer, its engine, and both together."""

@@ -1,0 +1,126 @@
+"""What the engine of a step takes: all answers of a batch, or a steady stream of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray
+from planner.base.records import record
+from planner.configurations.rl import RlConfigurations
+from planner.configurations.table import ServingConfigurations
+from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
+from planner.estimators.inference.serving import decode_line, phases
+from planner.estimators.rl.setting import RlSetting
+from planner.formulas.rollout import (
+    expected_longest,
+    full_steps,
+    residual_lengths,
+    steady_time,
+    tail_time,
+)
+
+
+@record(kw_only=True)
+class Rollout:
+    """Seconds and bytes of the engine; arrays broadcast to the configurations' shape.
+
+    ``batch``: seconds until the longest answer of a batch is there, ``steady``: in which engines
+    that never run empty give as many. ``again``: seconds to compute the prefixes of answers that
+    were cut off. ``lanes_idle``: share of the places of steps that hold no answer. ``needed``:
+    bytes with which one answer of full length finds room.
+    """
+
+    configurations: ServingConfigurations
+    memory: ServingMemory
+    places: FloatArray
+    batch: FloatArray
+    steady: FloatArray
+    again: FloatArray
+    lanes_idle: FloatArray
+    needed: FloatArray
+
+    @property
+    def fits(self) -> BoolArray:
+        """Where the longest answer finds room."""
+        return np.asarray(self.needed <= self.memory.usable)
+
+
+def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
+    """The engine of every configuration."""
+    work, serving, rollouts = setting.workload, setting.serving, setting.rollouts
+    told = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
+    share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, told)
+    scheduler = serving.engine.scheduler
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        each = work.samples / (1 - work.flat_groups) / np.maximum(c.replicas, 1e-9)
+        at_once = np.clip(each * (1 + c.staleness), 1.0, scheduler.max_num_seqs)
+        engine = c.engine(share, at_once, scheduler.max_num_batched_tokens)
+        memory = serving_memory(serving, engine)
+        places = np.clip(np.floor(memory.most_sequences), 1.0, at_once)
+        engine = replace(engine, concurrency=places)
+        held = np.minimum(places, np.maximum(each, 1.0))
+        sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(held), held))
+        lines = [decode_line(serving, engine, size) for size in sizes]
+        times = np.stack(
+            np.broadcast_arrays(
+                *(fixed + slope * n for n, (fixed, slope) in zip(sizes, lines, strict=True))
+            )
+        )
+        hosts = rollouts.decode_layer_time * setting.model.num_hidden_layers
+        times = rollouts.decode_factor * times + hosts
+        prompt = phases(serving, engine, held).queued
+    return _batches(setting, c, engine, memory, each, held, sizes, times, prompt)
+
+
+def _batches(
+    setting: RlSetting,
+    c: RlConfigurations,
+    engine: ServingConfigurations,
+    memory: ServingMemory,
+    each: FloatArray,
+    held: FloatArray,
+    sizes: FloatArray,
+    times: FloatArray,
+    prompt: FloatArray,
+) -> Rollout:
+    """What so many answers of ``each`` replica take with ``held`` of them at once."""
+    work, (lengths, longer) = setting.workload, setting.lengths
+    mean, step = float(work.output_tokens), times[-1]
+    left = residual_lengths(lengths=lengths, longer=longer)
+    waits = each > held
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        full = full_steps(sequences=each, places=held, mean=mean)
+        shape = {"lengths": lengths, "sizes": sizes, "times": times}
+        tails = [
+            tail_time(longer=one, sequences=held, replicas=c.replicas, **shape)
+            for one in (longer, left)
+        ]
+        prompts = prompt * each / work.samples_per_prompt
+        batch = full * step + np.where(waits, tails[1], tails[0]) + prompts
+        last = expected_longest(lengths=lengths, longer=left, number=held * c.replicas)
+        whole = expected_longest(lengths=lengths, longer=longer, number=each * c.replicas)
+        steps = np.maximum(np.where(waits, full + last, whole), whole)
+        steady = steady_time(
+            sequences=each,
+            places=np.maximum(engine.concurrency, 1.0),
+            mean=mean,
+            step=step
+            + (engine.concurrency - held)
+            * (times[-1] - times[-2])
+            / np.maximum(sizes[-1] - sizes[-2], 1e-9),
+            prompt=prompt / work.samples_per_prompt,
+        )
+        half_way = work.input_tokens + float(np.sum(np.diff(lengths) * (left[1:] + left[:-1]) / 2))
+        needed = memory.beside_cache + sequence_bytes(setting.serving, engine, work.longest)
+    return Rollout(
+        configurations=engine,
+        memory=memory,
+        places=engine.concurrency,
+        batch=batch,
+        steady=np.minimum(steady, batch),
+        again=np.asarray(held * prompt * half_way / work.input_tokens),
+        lanes_idle=np.clip(1 - each * mean / (steps * held), 0.0, 1.0),
+        needed=needed,
+    )

@@ -1,0 +1,126 @@
+"""What is the same for all configurations of a search: the settings of trainer and engine."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.enums import Padding
+from planner.base.records import record
+from planner.base.training_names import TrainingObjective
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.machine import Machine
+from planner.estimators.training.share import Setting
+from planner.formulas.rollout import answer_lengths
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWork, Rollouts
+from planner.specs.serving import ServingWorkload
+from planner.specs.workload import TrainingWorkload
+
+
+@record(kw_only=True)
+class RlSetting:
+    """A machine, a model, a framework with its engine, and what a step has to do.
+
+    ``engine_word``: what the engine's profile was asked for by.
+    """
+
+    machine: Machine
+    model: ModelSpec
+    framework: FrameworkProfile
+    engine: EngineProfile
+    workload: RlWork
+    engine_word: str = ""
+
+    @property
+    def profile(self) -> FrameworkProfile:
+        """What says how its software behaves: the framework."""
+        return self.framework
+
+    @property
+    def rollouts(self) -> Rollouts:
+        """How the framework generates.
+
+        Raises
+        ------
+        TypeError
+            It does not.
+        """
+        if self.framework.rollouts is None:
+            raise TypeError(f"{self.framework.name} generates no answers.")
+        return self.framework.rollouts
+
+    @property
+    def budget(self) -> int:
+        """Tokens of a micro-batch of the trainer."""
+        return self.workload.micro_batch_tokens or max(
+            self.rollouts.micro_batch_tokens, self.workload.longest
+        )
+
+    @cached_property
+    def lengths(self) -> tuple[FloatArray, FloatArray]:
+        """Lengths of answers, and the share that is longer: see `answer_lengths`."""
+        work = self.workload
+        return answer_lengths(
+            mean=float(work.output_tokens),
+            variation=work.output_variation,
+            cap=float(work.output_cap),
+        )
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of the answers that were cut off [tokens]."""
+        lengths, longer = self.lengths
+        squares = np.sum(np.diff(lengths**2) * (longer[1:] + longer[:-1]) / 2)
+        return float(np.sqrt(max(squares - self.workload.output_tokens**2, 0.0)))
+
+    @cached_property
+    def serving(self) -> ServingSetting:
+        """The engine, and the answers as requests."""
+        work = self.workload
+        return ServingSetting(
+            machine=self.machine,
+            model=self.model,
+            engine=self.engine,
+            workload=ServingWorkload(
+                input_tokens=work.input_tokens,
+                output_tokens=work.output_tokens,
+                output_variation=self.deviation / work.output_tokens,
+                max_model_len=work.longest,
+            ),
+        )
+
+    @cached_property
+    def packed(self) -> Setting:
+        """The trainer with micro-batches that are full, which its memory must hold."""
+        return self._training(sequence_length=self.budget, padding=Padding.PACKED)
+
+    @cached_property
+    def uneven(self) -> Setting:
+        """The trainer with micro-batches of answers of their lengths, which its time is of."""
+        work = self.workload
+        return self._training(
+            sequence_length=work.longest,
+            padding=Padding.NONE,
+            mean_sample_length=work.mean_length,
+            sample_length_deviation=max(round(self.deviation), 1),
+        )
+
+    def _training(self, **lengths: object) -> Setting:
+        has_reference = self.workload.reference_model
+        work = TrainingWorkload(
+            global_batch_size=1,
+            total_tokens=1.0,
+            training_objective=(
+                TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
+            ),
+            tuned=True,
+            **lengths,  # type: ignore[arg-type]
+        )
+        return Setting(
+            machine=self.machine, model=self.model, framework=self.framework, workload=work
+        )

@@ -1,0 +1,221 @@
+"""A step of reinforcement learning: trainer and engine together, in time and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, add
+from planner.base.enums import Quantization
+from planner.base.records import record
+from planner.base.software_enums import Placement, WeightSync
+from planner.configurations.rl import RlConfigurations
+from planner.estimators.parameters import count_parameters
+from planner.estimators.rl.rollout import Rollout, generated
+from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.trainer import Trainer, trained
+from planner.formulas.rollout import balanced_share, sync_time
+from planner.specs.quantization import FORMATS
+from planner.specs.rollouts import transfers
+
+_BUCKET = 2 * 2**30
+"""Bytes that are gathered at once to be handed to the engine: verl's bucket of 2 GB."""
+_WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
+PHASES = ("generate", "reward", "old_logprob", "reference", "values", "update", "switch", "sync")
+"""What a step does, in this order where it does one after the other."""
+MEMORY_PHASES = ("generate", "wake_up", "update")
+
+
+@record(kw_only=True)
+class RlStep:
+    """A step of every configuration; arrays broadcast to the configurations' shape.
+
+    ``generate`` is the time of the answers in the placement, between that of a whole batch with its
+    tail and that of engines which never run empty. ``trains``: seconds of the trainer's passes and
+    updates, ``times`` the phases by name, ``total`` the step.
+    """
+
+    setting: RlSetting
+    configurations: RlConfigurations
+    trainer: Trainer
+    rollout: Rollout
+
+    @cached_property
+    def times(self) -> Mapping[str, FloatArray]:
+        """Seconds of each of ``PHASES``."""
+        work, one = self.setting.workload, self.trainer.one_pass
+        old = one if work.old_logprob else np.zeros(())
+        reference = one if work.reference_model else np.zeros(())
+        values = one + self.trainer.update if work.critic else np.zeros(())
+        reward = np.asarray(work.reward_time)
+        parts = (self.generate, reward, old, reference, values, self.trainer.update)
+        return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
+
+    @cached_property
+    def tail_share(self) -> FloatArray:
+        """Share of a batch's tail that a step waits for.
+
+        With partial rollouts, none where answers are cut off at the end of generation. Apart, an
+        engine that may run k batches ahead meets the tail of one in k steps: of weights one step
+        old, all of it, which is what the published steps of NeMo-RL show.
+        """
+        c = self.configurations
+        apart = np.where(c.placement == Placement.ASYNC, 1 / np.maximum(c.staleness, 1.0), 1.0)
+        return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
+
+    @cached_property
+    def generate(self) -> FloatArray:
+        """Seconds in which the answers of a step are generated."""
+        rollout, colocated = self.rollout, self.configurations.colocated
+        again = np.where(colocated & self.configurations.partial_rollout, rollout.again, 0.0)
+        tail = self.tail_share * (rollout.batch - rollout.steady)
+        return np.minimum(rollout.steady + tail + again, rollout.batch)
+
+    @cached_property
+    def trains(self) -> FloatArray:
+        """Seconds in which the trainer works."""
+        return add(self.times[name] for name in PHASES[2:6])
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """Seconds of a step."""
+        c, times = self.configurations, self.times
+        overhead = self.setting.rollouts.step_overhead
+        answers = times["generate"] + times["reward"]
+        one_after_other = answers + self.trains + times["switch"]
+        apart = c.placement >= Placement.ONE_STEP_OFF
+        longer = np.maximum(answers, self.trains)
+        return np.where(apart, longer, one_after_other) + times["sync"] + overhead
+
+    def shown_times(self) -> dict[str, float]:
+        """Seconds of the phases of the first configuration that add up to its step."""
+        times = {name: float(np.ravel(seconds)[0]) for name, seconds in self.times.items()}
+        if int(np.ravel(self.configurations.placement)[0]) >= Placement.ONE_STEP_OFF:
+            is_rollout = bool(np.ravel(self.rollout_is_longer)[0])
+            hidden = PHASES[2:6] if is_rollout else PHASES[:2]
+            times = {name: seconds for name, seconds in times.items() if name not in hidden}
+        times["wait"] = self.setting.rollouts.step_overhead
+        return {name: seconds for name, seconds in times.items() if seconds > 0}
+
+    @property
+    def trainer_idle(self) -> FloatArray:
+        """Share of the step in which the GPUs that train do nothing."""
+        return self._idle(self.trains)
+
+    @property
+    def rollout_idle(self) -> FloatArray:
+        """Share of the step in which the GPUs that generate do nothing."""
+        return self._idle(self.times["generate"])
+
+    def _idle(self, own: FloatArray) -> FloatArray:
+        both = self.times["generate"] + self.trains + self.times["switch"]
+        busy = np.where(self.configurations.colocated, both, own) + self.times["sync"]
+        return np.asarray(np.clip(1 - busy / self.total, 0.0, 1.0))
+
+    @property
+    def rollout_is_longer(self) -> BoolArray:
+        """Where the answers take longer than what trains them."""
+        return np.asarray(self.generate + self.times["reward"] > self.trains)
+
+    @property
+    def imbalance(self) -> FloatArray:
+        """How much longer one side takes than the other, as a share."""
+        answers = self.generate + self.times["reward"]
+        longer = np.maximum(answers, self.trains)
+        return np.asarray(longer / np.minimum(answers, self.trains) - 1)
+
+    @property
+    def balanced_train_gpus(self) -> FloatArray:
+        """GPUs that would train where both sides took equally long."""
+        c = self.configurations
+        share = c.trainer_gpus / c.num_gpus
+        found = balanced_share(generating=self.generate, training=self.trains, share=share)
+        return np.where(c.colocated, c.num_gpus, found * c.num_gpus)
+
+    @cached_property
+    def method(self) -> CodeArray:
+        """How weights are handed over."""
+        own, rollouts = self.configurations.weight_sync, self.setting.rollouts
+        names = rollouts.colocated_sync, rollouts.separate_sync
+        colocated, separate = (int(WeightSync[name.upper()]) for name in names)
+        usual = np.where(self.configurations.colocated, colocated, separate)
+        return np.where(own == WeightSync.AUTO, usual, own).astype(np.int8)
+
+    @cached_property
+    def _sync(self) -> FloatArray:
+        known = transfers()
+        start, rate = (
+            np.array([getattr(known[code], name) if code else 1.0 for code in WeightSync])
+            for name in ("start", "rate")
+        )
+        size = count_parameters(self.setting.model).total
+        num_bytes = size * _WEIGHT_BYTES[self.configurations.rollout_quantization]
+        return sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
+
+    @cached_property
+    def _switch(self) -> FloatArray:
+        """Seconds in which trainer and engine leave the GPUs' memory to each other, both ways."""
+        c, setting = self.configurations, self.setting
+        link = setting.framework.offloading.host_link_fraction
+        moved = np.where(c.offload_train, 2 * self.trainer.states, 0.0)
+        sleeping = np.where(c.offload_rollout, 2 * setting.rollouts.sleep_time, 0.0)
+        switch = setting.machine.host_copy_time(moved, link) + sleeping
+        return np.where(c.colocated, switch, 0.0)
+
+    @cached_property
+    def phase_memory(self) -> tuple[FloatArray, ...]:
+        """Bytes of the fullest GPU in each of ``MEMORY_PHASES``.
+
+        On the same GPU the engine shares what it is told to use with what of the trainer stays;
+        weights are handed over before the cache is there again; and the trainer has what the
+        engine leaves.
+        """
+        c, trainer, memory = self.configurations, self.trainer, self.rollout.memory
+        critic = trainer.states if self.setting.workload.critic else np.zeros(())
+        stays = trainer.reserved + np.where(c.offload_train, 0.0, trainer.states + critic)
+        engine = np.maximum(memory.usable, self.rollout.needed)
+        left = np.where(c.offload_rollout, memory.reserved, engine)
+        wakes = memory.weights + memory.reserved + trainer.weights + trainer.reserved + _BUCKET
+        update = trainer.peak_memory + np.where(c.offload_train, 0.0, critic)
+        return (
+            engine + np.where(c.colocated, stays, 0.0),
+            np.where(c.colocated, wakes, 0.0),
+            update + np.where(c.colocated, left, 0.0),
+        )
+
+    @cached_property
+    def peak_memory(self) -> FloatArray:
+        """Bytes of the fullest GPU in the phase that needs most."""
+        first, *others = self.phase_memory
+        for one in others:
+            first = np.maximum(first, one)
+        return first
+
+    @property
+    def fullest_phase(self) -> CodeArray:
+        """The number of that phase among ``MEMORY_PHASES``."""
+        stacked = np.stack(np.broadcast_arrays(*self.phase_memory))
+        return np.asarray(np.argmax(stacked, axis=0), dtype=np.int8)
+
+    @cached_property
+    def host_memory(self) -> FloatArray:
+        """Bytes of the host for a GPU: what waits there, and what training keeps there."""
+        c, memory = self.configurations, self.rollout.memory
+        critics = 2.0 if self.setting.workload.critic else 1.0
+        states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
+        slept = np.where(c.offload_rollout, memory.weights, 0.0)
+        waiting = np.where(c.colocated, states + slept, 0.0)
+        return waiting + self.trainer.estimate.memory.host
+
+
+def evaluate_rl(setting: RlSetting, configurations: RlConfigurations) -> RlStep:
+    """Predict time and memory of a step of every configuration."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return RlStep(
+            setting=setting,
+            configurations=configurations,
+            trainer=trained(setting, configurations),
+            rollout=generated(setting, configurations),
+        )

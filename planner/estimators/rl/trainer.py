@@ -1,0 +1,95 @@
+"""What the trainer of a step takes: passes without gradients, updates, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, add
+from planner.base.records import record
+from planner.configurations.rl import RlConfigurations
+from planner.configurations.table import TrainingConfigurations
+from planner.estimators.rl.setting import RlSetting
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.operators import StepTime
+from planner.estimators.training.share import fullest_and_mean_share
+
+_STATES = ("weights", "optimizer_states")
+_ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "pipeline_bubble")
+
+
+@record(kw_only=True)
+class Trainer:
+    """Seconds and bytes of the trainer; arrays broadcast to the configurations' shape.
+
+    ``estimate`` is that of an optimizer step over micro-batches that are full. ``one_pass``:
+    seconds of a pass without gradients over all answers; ``update``: of all optimizer steps of a
+    step. ``states``: bytes of a GPU that wait while answers are generated; ``weights``: those of
+    them that the engine is given; ``reserved``: what always stays.
+    """
+
+    estimate: Estimate
+    one_pass: FloatArray
+    update: FloatArray
+    states: FloatArray
+    weights: FloatArray
+    reserved: FloatArray
+
+    @property
+    def peak_memory(self) -> FloatArray:
+        """Bytes of the fullest GPU."""
+        return self.estimate.peak_memory
+
+
+def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
+    """The trainer of every configuration.
+
+    An optimizer step has as few micro-batches as hold its answers, of even sizes: frameworks deal
+    answers to ranks by their lengths. Passes without gradients take all answers at once, so that
+    their pipeline fills once.
+    """
+    work, batch = setting.workload, configurations.global_batch_size
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        full = full_batches(setting, configurations)
+        estimate = evaluate(setting.packed, full)
+        time = _uneven(setting, full, estimate, batch)
+        updates = work.samples / batch
+        factor = setting.rollouts.pass_factor
+        passes = sum(setting.uneven.workload.forward_passes)
+        reference, bubble = time.parts()["reference"], time.pipeline_bubble
+        once = add(getattr(time, name) for name in _ONCE)
+        filling = bubble * reference / (time.total - once)
+        update = time.total - reference - filling
+        fullest = estimate.memory.fullest
+    return Trainer(
+        estimate=estimate,
+        one_pass=np.asarray(factor * (reference * updates + filling) / passes),
+        update=np.asarray(factor * update * updates * work.update_epochs),
+        states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
+        weights=fullest.weights,
+        reserved=fullest.reserved,
+    )
+
+
+def full_batches(setting: RlSetting, configurations: RlConfigurations) -> TrainingConfigurations:
+    """The trainer's configurations with one sequence of as many tokens as a micro-batch has."""
+    c = configurations.trainer
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        tokens = c.global_batch_size * setting.workload.mean_length
+        number = np.maximum(np.ceil(tokens / (c.data_parallel * setting.budget)), 1.0)
+        whole = c.data_parallel * number
+    return replace(c, global_batch_size=whole, micro_batch_size=np.ones(()))
+
+
+def _uneven(
+    setting: RlSetting, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
+) -> StepTime:
+    """The time of an optimizer step over a batch of answers in as many micro-batches."""
+    each = batch / full.global_batch_size
+    answers = replace(full, global_batch_size=batch, micro_batch_size=each)
+    _, share = fullest_and_mean_share(setting.uneven, answers)
+    beside = replace(
+        estimate, setting=setting.uneven, configurations=answers, share=share, flops_efficiency=None
+    )
+    return beside.time

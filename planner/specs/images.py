@@ -1,0 +1,162 @@
+"""How processors of images size them: what a vision tower sees of an image of so many pixels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from planner.base.enums import AttentionKind
+from planner.base.records import record
+
+if TYPE_CHECKING:
+    from planner.specs.model import AudioTower, VisionTower
+
+
+class Resizing(StrEnum):
+    """What becomes of an image before its patches are cut.
+
+    ``fixed``: every image has the tower's own size. ``pixels``: sides are rounded to whole tokens
+    and scaled together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, sides
+    rounded up to whole tokens, each row of which ends with a token of its own [2]_. ``canvas``:
+    tiles of the tower's size on the canvas that scales it up least, or else down least [3]_;
+    ``ratio``: on the grid of its ratio of sides [4]_; several have a small copy of the whole beside
+    them.
+
+    References
+    ----------
+    .. [1] github.com/huggingface/transformers,
+       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``; of
+       GLM-4.1V the same with pixels of both frames, of which an image has two.
+    .. [2] The same, ``pixtral/image_processing_pixtral.py``, ``pixtral/processing_pixtral.py``.
+    .. [3] The same, ``llama4/image_processing_llama4_fast.py``, ``get_best_fit``.
+    .. [4] github.com/vllm-project/vllm, ``vllm/model_executor/models/internvl.py``,
+       ``calculate_num_blocks``.
+    """
+
+    FIXED = "fixed"
+    PIXELS = "pixels"
+    EDGE = "edge"
+    CANVAS = "canvas"
+    RATIO = "ratio"
+
+
+LIMITS: Mapping[Resizing, str] = {
+    Resizing.PIXELS: "max_pixels",
+    Resizing.EDGE: "longest_edge",
+    Resizing.CANVAS: "max_tiles",
+    Resizing.RATIO: "max_tiles",
+}
+"""What must be known of each."""
+
+
+@record(kw_only=True)
+class Seen:
+    """What a tower sees of an image: ``tiles`` of so many tokens, and ``breaks`` of rows."""
+
+    tiles: int
+    tokens_per_tile: int
+    breaks: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the language model."""
+        return self.tiles * self.tokens_per_tile + self.breaks
+
+
+def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
+    """What is seen of an image of so many pixels; None where its processor is not known."""
+    side, own = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
+    kind = tower.resizing
+    if kind is None:
+        return None
+    if kind is Resizing.FIXED:
+        return Seen(tiles=1, tokens_per_tile=own)
+    if kind is Resizing.PIXELS:
+        least, most = tower.min_pixels, tower.max_pixels
+        across, down = _scaled(width, height, side=side, least=least, most=most)
+        return Seen(tiles=1, tokens_per_tile=across * down)
+    if kind is Resizing.EDGE:
+        ratio = max(max(width, height) / tower.longest_edge, 1.0)
+        across, down = (max(math.ceil(one // ratio / side), 1) for one in (width, height))
+        return Seen(tiles=1, tokens_per_tile=across * down, breaks=down)
+    count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
+    tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
+    return Seen(tiles=tiles + (tiles > 1), tokens_per_tile=own)
+
+
+def audio_tokens(tower: AudioTower, seconds: float) -> int:
+    """Tokens of so many seconds of sound."""
+    return max(round(seconds * tower.frames_per_second) // tower.frames_per_token, 1)
+
+
+def tiles_of(tower: VisionTower, tokens: float) -> float:
+    """Images that a tower sees apart of one with so many tokens: one, or its tiles."""
+    return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
+
+
+def tower_faults(tower: VisionTower) -> Iterator[str]:
+    """Faults of one vision tower."""
+    if not tower.layer_groups:
+        yield "layer_groups is empty"
+    for index, group in enumerate(tower.layer_groups):
+        attention = group.attention
+        if attention is None or group.feed_forward is None or group.num_experts:
+            yield f"layer_groups[{index}] of a vision tower has attention and a dense MLP"
+        elif attention.kind is not AttentionKind.STANDARD or attention.causal:
+            yield f"layer_groups[{index}]: attention of a vision tower is standard, causal = false"
+    name = LIMITS.get(tower.resizing) if tower.resizing else None
+    if name and not getattr(tower, name):
+        yield f'resizing = "{tower.resizing}" needs {name}'
+    if tower.tokens_per_image < 1:
+        yield f"image_size {tower.image_size} is smaller than what one token is made of"
+
+
+def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tuple[int, int]:
+    """Tokens across and down where an image is scaled to ``least`` to ``most`` pixels.
+
+    ``side``: pixels of a token.
+    """
+    across, down = round(width / side), round(height / side)
+    pixels = across * down * side**2
+    if pixels > most:
+        scale = math.sqrt(width * height / most)
+        across, down = (math.floor(one / scale / side) for one in (width, height))
+    elif pixels < least:
+        scale = math.sqrt(least / (width * height))
+        across, down = (math.ceil(one * scale / side) for one in (width, height))
+    return max(across, 1), max(down, 1)
+
+
+def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
+    """Tiles of the canvas, of at most so many, on which an image is scaled up least.
+
+    Where it is larger than all, that on which it is scaled down least; of several the smallest.
+    """
+    shapes = [(n, tiles // n) for tiles in range(1, most + 1) for n in range(1, tiles + 1)
+              if tiles % n == 0]  # fmt: skip
+    scales = {
+        (across, down): min(across * side / width, down * side / height) for across, down in shapes
+    }
+    larger = [scale for scale in scales.values() if scale >= 1]
+    chosen = min(larger) if larger else max(scales.values())
+    return min(across * down for (across, down), scale in scales.items() if scale == chosen)
+
+
+def _ratio_tiles(width: int, height: int, *, side: int, most: int) -> int:
+    """Tiles of the grid whose ratio of sides is nearest.
+
+    Of several the one after which an image has half of the grid's pixels, or fewer.
+    """
+    shapes = sorted(
+        ((across, down) for across in range(1, most + 1) for down in range(1, most // across + 1)),
+        key=lambda shape: shape[0] * shape[1],
+    )
+    best, least = (1, 1), math.inf
+    for across, down in shapes:
+        apart = abs(width / height - across / down)
+        fills = width * height > side**2 * across * down / 2
+        if apart < least or (apart == least and fills):
+            best, least = (across, down), apart
+    return best[0] * best[1]

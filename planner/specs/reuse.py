@@ -1,0 +1,105 @@
+"""What requests find of earlier ones in caches of any size, and how caches share requests."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
+
+CACHES = tuple(2.0**power for power in range(13))
+"""Numbers of caches at which it is known what random routing leaves of reuse."""
+_COLUMNS = 129
+_FINE = 513
+
+
+@record(kw_only=True)
+class Reuse:
+    """The share of prompts' tokens that was used before, by how long ago, and the cache it takes.
+
+    ``hits``: of the ``prompt`` tokens of a request those that were used at most ``times`` ago;
+    ``filled``: tokens of the one cache that keeps all for so long. Of sessions, ``per_second``,
+    times are in seconds and the cache is that of one request per second; of a trace, whose users
+    come faster where its rate is higher, times are in requests and the cache is as it is.
+    ``written``: tokens that a request leaves. ``scatter``: by number of caches (`CACHES`) what is
+    left of the ``hits`` where a request goes to any of them, each of which has what was used since
+    it was there; empty where requests go back to the cache that knows them.
+    """
+
+    times: tuple[float, ...]
+    hits: tuple[float, ...]
+    filled: tuple[float, ...]
+    prompt: float
+    written: float
+    per_second: bool
+    scatter: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def endless(self) -> float:
+        """The share that a cache without end finds."""
+        return self.hits[-1]
+
+    def found(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
+        """Share of the prompts found in ``caches`` of so many tokens, at a rate [1/s] in all."""
+        return _at(self._tables[0], *self._place(tokens, rate, caches))
+
+    def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
+        """Seconds for which those caches keep what is not used."""
+        kept = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
+        kept = np.where(np.asarray(tokens) > 0, kept, 0.0)
+        return np.asarray(kept if self.per_second else kept / rate)
+
+    def _place(
+        self, tokens: Numeric, rate: Numeric, caches: Numeric
+    ) -> tuple[FloatArray, FloatArray]:
+        """Row and column of the tables."""
+        room = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
+        low, high = self._rooms[0], self._rooms[-1]
+        column = (np.log(np.maximum(room, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
+        row = np.log2(np.maximum(caches, 1.0)) if self.scatter else np.zeros(())
+        return np.asarray(row), np.asarray(column)
+
+    @cached_property
+    def _rooms(self) -> FloatArray:
+        """Logarithms of the sizes of all caches together, at which hits are tabled."""
+        most = self.written * self.times[-1] if self.scatter else self.filled[-1]
+        return np.linspace(np.log(self.filled[0]), np.log(most), _COLUMNS)
+
+    @cached_property
+    def _tables(self) -> tuple[FloatArray, FloatArray]:
+        r"""Hits, and the logarithm of the time, by number of caches and size of all together.
+
+        At random one of R caches had the last use in :math:`1 / R` of the cases; what it has of
+        earlier uses is R times as old.
+        """
+        time = np.geomspace(self.times[0], self.times[-1], _FINE)
+        ages, rows = np.log(self.times), list[FloatArray]()
+        hits = np.interp(np.log(time), ages, self.hits)
+        if not self.scatter:
+            room = np.log(np.asarray(self.filled))
+            found = np.interp(self._rooms, room, self.hits)
+            return found[None], np.interp(self._rooms, room, np.log(self.times))[None]
+        kept = list[FloatArray]()
+        for caches, scattered in zip(CACHES, self.scatter, strict=True):
+            older = np.asarray(scattered) - np.asarray(self.hits) / caches
+            of_all = hits / caches + np.interp(np.log(time / caches), ages, older)
+            left = self.written - self.prompt * of_all
+            steps = np.diff(time) * (left[1:] + left[:-1]) / 2
+            room = np.log(np.cumsum(np.concatenate([[time[0] * left[0]], steps])))
+            rows.append(np.interp(self._rooms, room, of_all))
+            kept.append(np.interp(self._rooms, room, np.log(time)))
+        return np.stack(rows), np.stack(kept)
+
+
+def _at(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
+    """Values between the entries of a table; those at its edge beyond it."""
+    row = np.clip(row, 0, table.shape[0] - 1)
+    column = np.clip(column, 0, table.shape[1] - 1)
+    i = np.minimum(row.astype(np.intp), max(table.shape[0] - 2, 0))
+    j = np.minimum(column.astype(np.intp), table.shape[1] - 2)
+    y, x, below = row - i, column - j, np.minimum(i + 1, table.shape[0] - 1)
+    upper = table[i, j] * (1 - x) + table[i, j + 1] * x
+    lower = table[below, j] * (1 - x) + table[below, j + 1] * x
+    return np.asarray(upper * (1 - y) + lower * y)

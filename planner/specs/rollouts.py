@@ -1,0 +1,133 @@
+"""Reinforcement learning: what a step has to do, and how a framework generates its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from planner.base.reading import shipped_rows
+from planner.base.records import record
+from planner.base.software_enums import Placement, WeightSync
+from planner.base.training_names import Algorithm
+from planner.base.units import UNITS
+from planner.specs.checked import After, Interval, checked
+from planner.specs.load import Ratio, Seconds, Share
+
+_GIGABYTE = UNITS["byte"]["GB"]
+
+
+@record(kw_only=True)
+class Transfer:
+    """What a way to hand weights over takes: ``start`` [s], then bytes at a ``rate`` [1/s]."""
+
+    start: float
+    rate: float
+    source: str
+
+
+@cache
+def transfers() -> Mapping[WeightSync, Transfer]:
+    """The methods, each as the published transfers of whole models tell it."""
+    return {
+        WeightSync[row["method"].upper()]: Transfer(
+            start=float(row["start"]),
+            rate=float(row["rate"]) * _GIGABYTE,
+            source=row["source"],
+        )
+        for row in shipped_rows(Path(__file__).parent / "weight_sync.csv")
+    }
+
+
+def _placement(word: str) -> str:
+    if word not in Placement.words():
+        raise ValueError(f"must be one of {', '.join(Placement.words())}, not {word!r}")
+    return word
+
+
+def _method(word: str) -> str:
+    if word not in WeightSync.words()[1:]:
+        raise ValueError(f"must be one of {', '.join(WeightSync.words()[1:])}, not {word!r}")
+    return word
+
+
+@checked
+class Rollouts:
+    """How a framework generates the answers that it trains.
+
+    Factors and host times are fitted to published steps, the same for all models and GPUs.
+    """
+
+    engine: str
+    """The profile of the engine that generates where nobody names another."""
+    engines: tuple[str, ...] = ()
+    """Others that it can generate with."""
+    placements: tuple[Annotated[str, After(_placement)], ...]
+    """Where it can run trainer and engine."""
+    partial: bool = False
+    """Its answers can go on with new weights."""
+    colocated_memory: Share
+    """Share of a GPU's memory that the engine is told where it shares the GPU."""
+    separate_memory: Share
+    """The same where it does not."""
+    colocated_sync: Annotated[str, After(_method)]
+    """How weights get to the engine on the same GPUs."""
+    separate_sync: Annotated[str, After(_method)]
+    """How they get to others."""
+    micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
+    """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
+    decode_factor: Ratio = 1.0
+    """Time of the engine's steps over that of a server: log-probabilities come back, sampling is
+    not greedy, nothing of the scheduler hides."""
+    decode_layer_time: Seconds = 0.0
+    """The host's time for each layer of a step of the engine that its graphs do not hide."""
+    pass_factor: Ratio = 1.0
+    """Time of the trainer's passes over that of a run which trains alone: sequences are of uneven
+    length, and their logits become log-probabilities."""
+    step_overhead: Seconds = 0.0
+    """Seconds of each step in which neither side works: rewards, advantages, moving of batches."""
+    sleep_time: Seconds = 1.5
+    """Seconds until a colocated engine has given its memory back, or has it again."""
+
+
+@checked
+class RlWork:
+    """A step: ``samples_per_prompt`` answers to each of ``prompts_per_step`` prompts, then updates.
+
+    Answers have ``output_tokens`` on average once they are cut off at ``output_cap``, and vary by
+    ``output_variation``, the standard deviation over the mean of what nothing cuts off.
+    ``reward_time``: seconds beyond generation; ``flat_groups``: share of the prompts that are drawn
+    again. ``micro_batch_tokens``: of the trainer's micro-batches. ``steps``: of the whole run.
+    """
+
+    algorithm: Algorithm = Algorithm.GRPO
+    prompts_per_step: Annotated[int, Interval(ge=1, le=10**8)]
+    samples_per_prompt: Annotated[int, Interval(ge=1, le=10**6)]
+    input_tokens: Annotated[int, Interval(ge=1, le=10**8)]
+    output_tokens: Annotated[int, Interval(ge=1, le=10**8)]
+    output_variation: Annotated[float, Interval(ge=0, le=10)] = 0.0
+    output_cap: Annotated[int, Interval(ge=1, le=10**8)]
+    reference_model: bool = True
+    critic: bool = False
+    old_logprob: bool = True
+    reward_time: Annotated[float, Interval(ge=0, le=10**6)] = 0.0
+    flat_groups: Annotated[float, Interval(ge=0, le=0.99)] = 0.0
+    update_epochs: Annotated[int, Interval(ge=1, le=10**4)] = 1
+    micro_batch_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
+    steps: Annotated[int, Interval(ge=1, le=10**9)] = 1
+
+    @property
+    def samples(self) -> int:
+        """Answers that a step trains."""
+        return self.prompts_per_step * self.samples_per_prompt
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest prompt with its answer."""
+        return self.input_tokens + self.output_cap
+
+    @property
+    def mean_length(self) -> int:
+        """Tokens of a prompt with its answer."""
+        return self.input_tokens + self.output_tokens

@@ -1,0 +1,408 @@
+"""Reinforcement learning as a workload: the question, the configurations, the words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from planner.base.arrays import first
+from planner.base.cells import Value, number_in
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm
+from planner.configurations.enumerate import (
+    AXES,
+    Factor,
+    OpenMesh,
+    checked,
+    factor,
+    listed,
+    refuse_unknown,
+)
+from planner.configurations.rl import ROLLOUT, RlConfigurations
+from planner.configurations.rl_rules import RlContext, misplaced
+from planner.configurations.table import DEGREES, NAMES
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.ideal import ideal_framework
+from planner.estimators.rl.setting import RlSetting
+from planner.optimize.source import Candidates, Source
+from planner.question.request import Request
+from planner.question.terms import glossary, plain_values, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.load import check_spec, text_digest
+from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWork, Rollouts
+from planner.specs.search_space import SearchSpace
+from planner.workloads.assumed import Notes
+from planner.workloads.base import (
+    ALL_MODULES,
+    Question,
+    Scene,
+    TimedPart,
+    TimedStep,
+    Wording,
+    Workload,
+    judged_once,
+)
+from planner.workloads.place import gpu_counts
+from planner.workloads.rl_runs import RlRuns, RlSource
+from planner.workloads.serving_space import with_options
+from planner.workloads.training import mesh_of
+
+SINGLE = "rl_single"
+_SPACE = "rl"
+_TOKENS = 1024
+_USUAL = {
+    **{name: int(glossary()[name].default) for name in terms_about("step")},
+    **dict.fromkeys(terms_about("length", "rl"), _TOKENS),
+}
+_STEPS = 1000
+_CAP = 4
+# Of answers to questions of mathematics and code.
+_VARIATION = 0.8
+_SPLITS = 128
+"""Splits of the GPUs that are tried at most, where nobody names one."""
+_NODES = "nodes"
+"""What a space says of ``train_gpus`` where all multiples of a node are tried."""
+_OWN = tuple(name for name in RlConfigurations.names() if name not in NAMES)
+_OF_PLACEMENT = terms_about("placed")
+
+
+def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+    """The model, the step and the space of a request.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    if request.num_gpus is None:
+        raise SearchSpaceError("Give the number of GPUs with --gpus.")
+    model = catalogue.load_model(str(request.model))
+    notes.copy(str(request.model), model.name)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    given = request.space
+    return Question(
+        request=request,
+        model=model,
+        work=_work(request, model, notes),
+        counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
+        space=(_SPACE, "default") if given is None else (given, None),
+        profile=("nemo-rl", "most published steps are of it; --framework all compares")
+        if given in (None, SINGLE)
+        else (None, "of the space"),
+    )
+
+
+def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
+    """The step that is asked for; what nobody said is noted."""
+    values: dict[str, object] = {
+        name: getattr(request, name)
+        for name in terms_of("rl", "question")
+        if name in RlWork.__dataclass_fields__
+    }
+    for name, usual in _USUAL.items():
+        if values[name] is None:
+            values[name] = usual
+            notes.defaults[name] = f"{usual:,} (default)"
+    mean = int(str(values["output_tokens"]))
+    if values["output_cap"] is None:
+        values["output_cap"] = cap = _CAP * mean
+        notes.defaults["output_cap"] = f"{cap:,} ({_CAP} times the mean)"
+    if not request.output_variation:
+        values["output_variation"] = _VARIATION
+        notes.defaults["output_variation"] = (
+            f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
+            "all equally long)"
+        )
+    words = ", ".join(Algorithm)
+    if str(request.algorithm) not in list(Algorithm):
+        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {words}.")
+    algorithm = Algorithm(str(request.algorithm))
+    if values["reference_model"] is None:
+        values["reference_model"] = algorithm is not Algorithm.DAPO
+    if values["critic"] is None:
+        values["critic"] = algorithm is Algorithm.PPO
+    values["micro_batch_tokens"] = request.micro_batch_tokens or 0
+    values["steps"] = request.max_steps or _STEPS
+    if request.max_steps is None:
+        notes.defaults["max_steps"] = f"{_STEPS:,}, for which time and cost are shown (default)"
+    work = check_spec(RlWork, values, where="the step")
+    _check(work, model)
+    return work
+
+
+def _check(work: RlWork, model: ModelSpec) -> None:
+    if work.output_cap < work.output_tokens:
+        raise SpecError(
+            f"Answers of {work.output_tokens:,} tokens on average cannot be cut off at "
+            f"{work.output_cap:,}: give an --output-cap of {work.output_tokens:,} or more, or "
+            "fewer --output-tokens."
+        )
+    if 0 < work.micro_batch_tokens < work.longest:
+        raise SpecError(
+            f"A micro-batch of {work.micro_batch_tokens:,} tokens has no room for the longest "
+            f"sequence, {work.input_tokens:,} + {work.output_cap:,} tokens: give "
+            f"--micro-batch-tokens {work.longest} or more, or a lower --output-cap."
+        )
+    limit = model.max_position_embeddings
+    if limit is not None and work.longest > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {work.longest:,} (prompt and "
+            f"longest answer): give --output-cap {limit - work.input_tokens} or less."
+        )
+
+
+def _sources(scene: Scene) -> list[Source]:
+    question, profile, place = scene.question, scene.profile, scene.place
+    rollouts = profile.rollouts
+    if rollouts is None:
+        raise SearchSpaceError(
+            f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
+            "openrlhf, slime, trl, prime-rl)."
+        )
+    word = _engine(scene, profile.name, rollouts)
+    engine = with_options(place.machine.catalogue.load_engine(word).spec, question.request)
+    setting = RlSetting(
+        machine=place.machine,
+        model=question.model,
+        framework=profile,
+        engine=engine,
+        workload=question.work,
+        engine_word=word,
+    )
+    batch = question.request.global_batch_size or question.work.samples
+    settings = {"global_batch_size": batch, **question.request.settings}
+    return [
+        RlSource(
+            setting=setting,
+            mesh=rl_mesh(setting, scene.space, settings, question.counts),
+            counts=question.counts,
+            site=place.site,
+        )
+    ]
+
+
+def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
+    """The engine that generates: the framework's, or another that it has."""
+    known = (rollouts.engine, *rollouts.engines)
+    given = scene.question.request.engine or rollouts.engine
+    if not isinstance(given, str):
+        raise SearchSpaceError("One engine generates the answers: name one with --engine.")
+    if given not in known:
+        raise SearchSpaceError(
+            f"{framework} does not generate with {given}: it has {' and '.join(known)}."
+        )
+    return given
+
+
+def rl_mesh(
+    setting: RlSetting,
+    space: SearchSpace,
+    settings: Mapping[str, object],
+    counts: Sequence[int],
+) -> OpenMesh[RlConfigurations]:
+    """All combinations of the values of trainer, engine and placement.
+
+    Placements that rules exclude are left out where there are others.
+
+    Raises
+    ------
+    SearchSpaceError
+        A parameter or a value is unknown, or there is no value left.
+    """
+    kind = RlConfigurations
+    refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
+    said = {**space.parameters, **settings}
+    plain = plain_values("rl")
+    split = _splits(setting, said, counts)
+    own = [name for name in _OWN if name not in split]
+    trainer = mesh_of(
+        replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
+        {n: v for n, v in settings.items() if n in NAMES},
+        num_gpus=counts,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.packed.workload,
+    )
+    apart = (*split, "micro_batch_size")
+    axes: list[list[Factor]] = [[split]]
+    axes += [[{name: trainer.values(name)} for name in axis if name not in apart] for axis in AXES]
+    axes.append([factor(kind, "micro_batch_size", [1])])
+    values = {name: checked(name, listed(said.get(name, plain[name]), {})) for name in own}
+    axes.append([factor(kind, name, values[name]) for name in own])
+    return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
+
+
+def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int]) -> Factor:
+    """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
+    plain = plain_values("rl")
+    values = {name: listed(said.get(name, plain[name]), {}) for name in _OF_PLACEMENT}
+    is_open, node = _NODES in values["train_gpus"], setting.machine.cluster.gpus_per_node
+    given = [0.0] if is_open else checked("train_gpus", values.pop("train_gpus"))
+    choices = [checked(name, values[name]) for name in _OF_PLACEMENT[1:]]
+    rows = []
+    for count, (placement, *others) in product(counts, product(*choices)):
+        trains = given
+        if is_open and placement != Placement.COLOCATED:
+            trains = _multiples(count, node)
+        rows += [(count, train, placement, *others) for train in trains]
+    columns = np.array(rows, dtype=np.float64).T
+    names = ("num_gpus", *_OF_PLACEMENT)
+    found = {n: RlConfigurations.cast(n, one) for n, one in zip(names, columns, strict=True)}
+    context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
+    possible = ~misplaced(found, context)
+    if possible.any():
+        found = {name: kept[possible] for name, kept in found.items()}
+    return found
+
+
+def _multiples(count: int, node: int) -> list[float]:
+    """Numbers of GPUs that leave some: multiples of a node, or of as little as a node has more."""
+    unit = node if count > node else max(count // 8, 1)
+    step = unit * max(1, -(-count // (unit * _SPLITS)))
+    return [float(number) for number in range(step, count, step)]
+
+
+def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
+    """The phases of a step, those of the side that the step does not wait for left out."""
+    if not isinstance(candidates, RlRuns):
+        return {}
+    step, total = candidates.step, first(candidates.step_time)
+    parts = [
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name)
+        for name, seconds in step.shown_times().items()
+    ]
+    return {"step": TimedStep(seconds=total, parts=tuple(parts))}
+
+
+def _settled(source: Source) -> dict[str, Value]:
+    """Answers that a plan was made with where the user gave none."""
+    if not isinstance(source, RlSource):
+        raise TypeError(f"{source} is no reinforcement learning.")
+    work, known = source.setting.workload, terms_of("rl", "question")
+    found: dict[str, Value] = {name: getattr(work, name) for name in known if hasattr(work, name)}
+    if not work.micro_batch_tokens:
+        del found["micro_batch_tokens"]
+    found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
+    found |= {"gpu": source.gpu, "framework": source.profile}
+    return found | {
+        "engine": source.setting.engine_word,
+        "reliability": source.site.reliability.name,
+    }
+
+
+def _asked(setting: RlSetting) -> list[str]:
+    """What a step has to do, in a line or two."""
+    work = setting.workload
+    lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
+    words = [
+        f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
+        f"answers a step, {lengths}, {work.output_cap:,} at most"
+    ]
+    models = [name for name in ("reference model", "critic") if getattr(work, _field(name))]
+    passes = ["old log-probabilities"] if work.old_logprob else []
+    if models or passes:
+        words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
+    return words
+
+
+def _field(words: str) -> str:
+    return words.replace(" ", "_")
+
+
+_ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
+
+
+def layout(row: Mapping[str, object]) -> str:
+    """``async 24+40: tp2 ep8 dp6 / 20 x tp2``: where, the trainer's split, the engines."""
+    train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
+    gpus = (
+        f"{train:,.0f}"
+        if row["placement"] == Placement.COLOCATED.word
+        else (f"{train:,.0f}+{rollout:,.0f}")
+    )
+    known = terms_of("train", "parameter")
+    sizes = {known[name].short: number_in(row, name) for name in DEGREES if name in row}
+    degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
+    split = " ".join(
+        f"{short}{number_in(row, name):,.0f}"
+        for short, name in _ENGINE.items()
+        if number_in(row, name) > 1
+    )
+    number = rollout / number_in(row, _ENGINE["tp"])
+    more = [f"staleness {row['staleness']}"] if row["staleness"] else []
+    more += ["partial rollouts"] if row["partial_rollout"] else []
+    return ", ".join(
+        [f"{row['placement']} {gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}", *more]
+    )
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The values of a configuration that break a rule, and the nearest that would not."""
+    if not isinstance(candidates, RlRuns):
+        raise TypeError(f"{candidates!r} is no reinforcement learning.")
+    c, work = candidates.configurations, candidates.source.setting.workload
+    total, ranks = first(c.global_batch_size), first(c.data_parallel)
+    if rule == "step_batch":
+        return f"{total:,.0f} of {work.samples:,}; nearest: {_divisor(work.samples, total):,}"
+    if rule == "ranks":
+        whole = max(round(total / ranks), 1) * ranks
+        return f"{total:,.0f} sequences on {ranks:g} copies; nearest: {whole:,.0f}"
+    if rule == "rollout_split":
+        tp, gpus = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
+        return f"{tp:,.0f} of {gpus:,.0f} GPUs; nearest: {_divisor(int(gpus), tp):,}"
+    if rule == "gpu_split":
+        return f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train"
+    if rule == "placement":
+        known = ", ".join(candidates.source.setting.rollouts.placements)
+        return f"{candidates.source.profile} has {known}"
+    return ""
+
+
+def _divisor(whole: int, near: float) -> int:
+    """The divisor of a number that is nearest to another."""
+    return min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: abs(n - near))
+
+
+RL = Workload(
+    name="rl",
+    profile_kind="framework",
+    single=SINGLE,
+    ask=ask_rl,
+    sources=_sources,
+    objectives=lambda _: ("step_time", "memory_headroom"),
+    ideal=ideal_framework,
+    settled=_settled,
+    once=judged_once,
+    suits=lambda _, framework: framework.rollouts is not None,
+    weighed=("time_to_train_days", "cost_usd", "num_gpus"),
+    timed=rl_steps,
+    lengths=terms_about("length", "rl"),
+    batch="micro_batch_size",
+    wording=Wording(
+        noun="plan",
+        asked=_asked,
+        in_short=layout,
+        brief=layout,
+        layout=layout,
+        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values()),
+        blamed=_blamed,
+        legend=lambda _: (
+            "layout: placement, GPUs that train + generate: the trainer's split / engines x theirs"
+        ),
+        results=lambda _: (
+            "step_time_s",
+            "time_generate_s",
+            "time_update_s",
+            "time_sync_s",
+            "bottleneck",
+            "tokens_per_s_per_gpu",
+            "peak_memory_gib",
+        ),
+        told=("step_time_s", "tokens_per_s_per_gpu", "cost_per_million_trained_tokens_usd"),
+        of_objective={"throughput": "tokens_per_s", "memory_headroom": "peak_memory_gib"},
+    ),
+)

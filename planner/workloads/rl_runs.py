@@ -1,0 +1,275 @@
+"""Steps of reinforcement learning as candidates: what is predicted of each, its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, flat
+from planner.base.cells import Value
+from planner.base.records import record
+from planner.base.software_enums import Placement
+from planner.confidence.intervals import Confidence
+from planner.configurations.enumerate import OpenMesh
+from planner.configurations.rl import RlConfigurations
+from planner.configurations.rl_rules import OWN_RULES, RL_REJECTING, RL_RULES, RlContext
+from planner.configurations.table import first_broken
+from planner.configurations.training_rules import RULES
+from planner.estimators.inference.estimate import broken_serving_rule
+from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.step import MEMORY_PHASES, PHASES, RlStep, evaluate_rl
+from planner.estimators.rl.trainer import full_batches
+from planner.estimators.training.cost import goodput
+from planner.estimators.training.estimate import broken_rule
+from planner.formulas.goodput import calendar_time
+from planner.optimize.source import Candidates, Columns, Need, Source
+from planner.question.terms import terms_of
+from planner.specs.site import Site
+from planner.workloads.base import repeated, results, worded
+from planner.workloads.simplicity import packed
+
+_BLOCK_ROWS = 2**20
+_CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))
+SIDES = ("trainer", "rollout")
+"""What a step waits for."""
+
+
+@record(kw_only=True)
+class RlSource(Source):
+    """Ways to run a step on one GPU with one framework."""
+
+    setting: RlSetting
+    mesh: OpenMesh[RlConfigurations]
+    counts: tuple[int, ...]
+    site: Site
+    mode: str = ""
+
+    rules = RL_REJECTING
+    num_rules = len(RL_RULES)
+    block_rows = _BLOCK_ROWS
+    profile_kind = "framework"
+
+    @property
+    def named(self) -> Mapping[str, str]:
+        """Result columns that are the same for all its steps."""
+        return {**super().named, "engine": self.setting.engine.name}
+
+    @property
+    def pace(self) -> Hashable:
+        """How often runs are interrupted there, and what that takes."""
+        return self.site.reliability, self.site.contract
+
+    @property
+    def identity(self) -> object:
+        """What has an equal text where trials mean the same."""
+        return self.setting, self.counts, self.site
+
+    @property
+    def asked(self) -> Mapping[str, Value]:
+        """The answers of a step, and what a GPU costs."""
+        work = self.setting.workload
+        told: dict[str, Value] = {
+            name: getattr(work, name)
+            for name in terms_of("rl", "question")
+            if isinstance(getattr(work, name, None), int | float)
+        }
+        failures: dict[str, Value] = {"reliability": self.site.reliability.name}
+        return {**told, **failures, **self.site.columns, **self.site.grounds}
+
+    def _confidence(self, num_gpus: float) -> Confidence | None:
+        """Where 90 % of published steps like these are: the same for all."""
+        from planner.confidence.rl import rl_confidence
+
+        return rl_confidence()
+
+    def broken(self, configurations: RlConfigurations) -> CodeArray:
+        """One-based number of the first rule each configuration breaks, else 0."""
+        setting, c = self.setting, configurations
+        context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
+        codes = first_broken(OWN_RULES, c, context)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            trainer = broken_rule(setting.packed, full_batches(setting, c))
+            engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
+        for found, first in ((trainer, len(OWN_RULES)), (engine, len(OWN_RULES) + len(RULES))):
+            numbered = np.where(found > 0, found + np.int8(first), np.int8(0)).astype(np.int8)
+            codes = np.where(codes > 0, codes, numbered)
+        return codes
+
+    def judged(self, configurations: RlConfigurations, broken: CodeArray | None = None) -> RlRuns:
+        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        codes = self.broken(configurations) if broken is None else broken
+        step = evaluate_rl(self.setting, configurations)
+        machine = self.setting.machine
+        room = machine.host_room(configurations.num_gpus)
+        for number, bad in (
+            (_CACHE, ~step.rollout.fits),
+            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= room)),
+            (_FULL, ~(step.peak_memory <= machine.gpu.allocatable_memory)),
+        ):
+            codes = np.where((codes == 0) & bad, number, codes)
+        return RlRuns(source=self, configurations=configurations, rejected_by=codes, step=step)
+
+
+@record(kw_only=True, repr=False)
+class RlRuns(Candidates):
+    """Runs of so many steps; what can be optimized or limited, in SI units."""
+
+    source: RlSource
+    configurations: RlConfigurations
+    rejected_by: CodeArray
+    step: RlStep
+
+    @property
+    def estimate(self) -> RlStep:
+        """The step behind the predictions."""
+        return self.step
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        machine = self.source.setting.machine
+        room = machine.host_room(self.num_gpus)
+        return (self.step.host_memory, room), (self.peak_memory, machine.gpu.allocatable_memory)
+
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: what is not on the same GPUs, or never waits."""
+        c = self.configurations.rows(rows)
+        steps = [
+            (len(Placement), c.placement),
+            (2, c.partial_rollout),
+            (4, np.minimum(c.staleness, 3)),
+            (2, c.context_parallel > 1),
+            (2, c.pipeline_parallel > 1),
+            (2, c.tensor_parallel > 1),
+        ]
+        return packed(steps)
+
+    @property
+    def num_gpus(self) -> FloatArray:
+        """GPUs of both sides."""
+        return self.configurations.num_gpus
+
+    @property
+    def rollout_gpus(self) -> FloatArray:
+        """GPUs that generate."""
+        return self.configurations.rollout_gpus
+
+    @property
+    def step_time(self) -> FloatArray:
+        """Seconds of a step."""
+        return self.step.total
+
+    @property
+    def samples_per_step(self) -> FloatArray:
+        """Answers that a step trains."""
+        return np.asarray(float(self.source.setting.workload.samples))
+
+    @property
+    def samples_per_s(self) -> FloatArray:
+        """The same per second."""
+        return self.samples_per_step / self.step_time
+
+    @property
+    def throughput(self) -> FloatArray:
+        """Tokens of prompts and answers that are trained per second."""
+        return self.samples_per_s * self.source.setting.workload.mean_length
+
+    tokens_per_s = throughput
+
+    @property
+    def tokens_per_s_per_gpu(self) -> FloatArray:
+        """The same of each GPU."""
+        return self.throughput / self.num_gpus
+
+    @property
+    def time_to_train(self) -> FloatArray:
+        """Seconds of all steps."""
+        return self.step_time * self.source.setting.workload.steps
+
+    @cached_property
+    def calendar_time(self) -> FloatArray:
+        """The same with interruptions, checkpoints and stragglers, as training has them."""
+        kept = goodput(self.source.setting.packed, self.source.site, self.num_gpus)
+        return calendar_time(duration=self.time_to_train, goodput=kept.ratio)
+
+    @property
+    def gpu_hours(self) -> FloatArray:
+        """GPU-seconds of all of the calendar time."""
+        return self.calendar_time * self.num_gpus
+
+    @property
+    def cost(self) -> FloatArray:
+        """USD of the run."""
+        return np.asarray(self.source.site.rate(self.num_gpus) * self.calendar_time)
+
+    @property
+    def cost_per_million_trained_tokens(self) -> FloatArray:
+        """USD of a million tokens of prompts and answers."""
+        return np.asarray(1e6 * self.cost / (self.throughput * self.time_to_train))
+
+    @property
+    def peak_memory(self) -> FloatArray:
+        """Bytes of the fullest GPU in the phase that needs most."""
+        return self.step.peak_memory
+
+    @property
+    def memory_headroom(self) -> FloatArray:
+        """Bytes that stay free on it."""
+        return self.source.setting.machine.gpu.allocatable_memory - self.peak_memory
+
+    @property
+    def host_memory(self) -> FloatArray:
+        """Bytes of the host for a GPU."""
+        return self.step.host_memory
+
+    @property
+    def time_wait(self) -> FloatArray:
+        """The framework's own seconds of a step."""
+        return np.asarray(self.source.setting.rollouts.step_overhead)
+
+    @property
+    def trainer_idle(self) -> FloatArray:
+        """Share of the step in which the GPUs that train do nothing."""
+        return self.step.trainer_idle
+
+    @property
+    def rollout_idle(self) -> FloatArray:
+        """Share of the step in which the GPUs that generate do nothing."""
+        return self.step.rollout_idle
+
+    @property
+    def lanes_idle(self) -> FloatArray:
+        """Share of the places of the engine's steps that hold no answer any more."""
+        return self.step.tail_share * self.step.rollout.lanes_idle
+
+    @property
+    def bottleneck(self) -> CodeArray:
+        """The number among ``SIDES`` of what takes longer."""
+        return np.asarray(self.step.rollout_is_longer, dtype=np.int8)
+
+    @property
+    def fullest_phase(self) -> CodeArray:
+        """The number of the phase with the least free memory."""
+        return self.step.fullest_phase
+
+    def columns(self) -> Columns:
+        """Configuration, predictions, the step by phase, what is idle."""
+        c, shape = self.configurations, self.shape
+        known = terms_of("rl", "result", "limit", "objective")
+        words = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
+        names = [name for name in known if hasattr(type(self), name) and name not in words]
+        names.remove("num_gpus")
+        names.remove("throughput")
+        numbers = results(names, self)
+        numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
+        table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
+        table["train_gpus"] = flat(c.trainer_gpus, shape).astype(int).tolist()
+        table["rollout_gpus"] = flat(c.rollout_gpus, shape).astype(int).tolist()
+        texts = {
+            name: [each[code] for code in flat(getattr(self, name), shape)]
+            for name, each in words.items()
+        }
+        listed = {name: flat(np.asarray(value), shape) for name, value in numbers.items()}
+        return {**repeated(self.source.named, shape), **table, **listed, **texts}

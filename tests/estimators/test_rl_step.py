@@ -1,0 +1,165 @@
+"""Steps of reinforcement learning: how placements differ, and what their parts are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from planner.base.enums import Quantization
+from planner.base.software_enums import Placement, WeightSync
+from planner.configurations.rl import RlConfigurations
+from planner.estimators.machine import Machine
+from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
+from planner.estimators.rl.timeline import rl_timeline
+from planner.specs.catalogue import Catalogue
+from planner.specs.hardware import default_cluster
+from planner.specs.rollouts import RlWork, transfers
+
+CATALOGUE = Catalogue()
+LAYOUT = {"tensor_parallel": 2, "sequence_parallel": True, "micro_batch_size": 1, "zero_stage": 1}
+WORK = RlWork(
+    prompts_per_step=64,
+    samples_per_prompt=16,
+    input_tokens=128,
+    output_tokens=1000,
+    output_variation=0.8,
+    output_cap=4096,
+)
+
+
+def setting_of(work=WORK, model="llama-3.1-8b"):
+    gpu = CATALOGUE.load_gpu("h100").spec
+    return RlSetting(
+        machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
+        model=CATALOGUE.load_model(model),
+        framework=CATALOGUE.load_framework("nemo-rl").spec,
+        engine=CATALOGUE.load_engine("vllm").spec,
+        workload=work,
+    )
+
+
+def step_of(work=WORK, **values):
+    plain = {"num_gpus": [16.0], "global_batch_size": 512, **LAYOUT}
+    return evaluate_rl(setting_of(work), RlConfigurations.of(**{**plain, **values}))
+
+
+def test_phases_of_colocated_ones_add_up_to_the_step():
+    step = step_of()
+    whole = sum(step.times.values()) + step.setting.rollouts.step_overhead
+    assert step.total == pytest.approx(whole)
+    assert sum(step.shown_times().values()) == pytest.approx(step.total[0])
+
+
+def test_shown_phases_add_up_to_the_step_where_sides_work_together():
+    step = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
+    assert sum(step.shown_times().values()) == pytest.approx(step.total[0])
+
+
+def test_separate_sides_lack_the_switch_alone():
+    colocated, separate = step_of(), step_of(placement=Placement.SEPARATE, train_gpus=8)
+    assert separate.times["switch"] == 0
+    assert colocated.times["switch"] > 0
+    assert separate.times["generate"] > colocated.times["generate"]
+    assert separate.trainer_idle > 0.3
+
+
+def test_one_step_off_takes_the_longer_side():
+    step = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
+    longer = np.maximum(step.generate, step.trains)
+    assert step.total == pytest.approx(longer + step.times["sync"])
+
+
+def test_async_without_staleness_is_one_step_off():
+    one = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
+    other = step_of(placement=Placement.ASYNC, train_gpus=8)
+    assert other.total == pytest.approx(one.total)
+
+
+def test_more_staleness_leaves_less_of_the_tail():
+    steps = [
+        step_of(placement=Placement.ASYNC, train_gpus=8, staleness=k, partial_rollout=True)
+        for k in (1, 2, 8)
+    ]
+    times = [float(step.generate[0]) for step in steps]
+    assert times[0] > times[1] > times[2] > float(steps[0].rollout.steady[0])
+
+
+def test_partial_rollouts_cut_the_tail_off_and_compute_prefixes_again():
+    plain, partial = step_of(), step_of(partial_rollout=True)
+    assert partial.generate < plain.generate
+    assert partial.generate > plain.rollout.steady
+
+
+def test_a_pass_takes_less_than_an_update_and_more_models_more():
+    step = step_of()
+    assert 0 < step.trainer.one_pass < step.trainer.update / 2
+    ppo = step_of(replace(WORK, critic=True))
+    assert ppo.times["values"] == pytest.approx(ppo.trainer.one_pass + ppo.trainer.update)
+    assert step_of(replace(WORK, old_logprob=False)).times["old_logprob"] == 0
+
+
+def test_longer_answers_and_redrawn_prompts_take_longer():
+    plain = step_of().generate
+    assert step_of(replace(WORK, output_cap=8192)).generate > plain
+    assert step_of(replace(WORK, flat_groups=0.5)).generate > plain
+    assert step_of(replace(WORK, samples_per_prompt=32)).generate > plain
+
+
+def test_equal_answers_leave_no_lane_idle():
+    work = replace(WORK, output_cap=1000)
+    assert step_of(work).rollout.lanes_idle == pytest.approx(0, abs=0.01)
+    assert step_of().rollout.lanes_idle > 0.5
+
+
+def test_weights_are_handed_over_by_the_method():
+    known, size = transfers(), 2 * 8.03e9
+    for method in (WeightSync.NCCL, WeightSync.HOST):
+        step = step_of(weight_sync=method)
+        expected = known[method].start + size / known[method].rate
+        assert step.times["sync"] == pytest.approx(expected, rel=0.01)
+    half = step_of(rollout_quantization=Quantization.FP8, weight_sync=WeightSync.NCCL)
+    assert half.times["sync"] < step_of(weight_sync=WeightSync.NCCL).times["sync"]
+    assert step_of().method == WeightSync.IPC
+
+
+def test_what_stays_on_the_gpu_is_no_longer_free():
+    away, stays = step_of(), step_of(offload_train=False)
+    generate, update = (MEMORY_PHASES.index(name) for name in ("generate", "update"))
+    assert stays.phase_memory[generate] > away.phase_memory[generate] + 2**30
+    assert stays.times["switch"] < away.times["switch"]
+    assert stays.host_memory < away.host_memory
+    awake = step_of(offload_rollout=False)
+    assert awake.phase_memory[update] > away.phase_memory[update] + 2**30
+
+
+def test_the_balanced_split_balances():
+    step = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=8)
+    trains = np.round(step.balanced_train_gpus / 2) * 2
+    other = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=trains)
+    assert other.imbalance < step.imbalance
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"partial_rollout": True, "staleness": 1},
+        {"placement": Placement.SEPARATE, "train_gpus": 8},
+        {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1},
+    ],
+)
+def test_lanes_of_a_step_are_full(values):
+    step = step_of(**values)
+    line = rl_timeline(step)
+    for lane in (0, 1):
+        spans = [*line.of_lane(lane)]
+        assert sum(line.seconds(lane).values()) == pytest.approx(float(step.total[0]))
+        for before, after in pairwise(spans):
+            assert after.start == pytest.approx(before.end)
+    idle = line.seconds(0).get("idle", 0.0) / line.makespan
+    if not step.configurations.colocated:
+        assert idle == pytest.approx(float(step.trainer_idle[0]), abs=0.01)
