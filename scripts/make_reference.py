@@ -32,6 +32,7 @@ _TYPES = {
     "1": "share",
     "flag": "true or false",
     "text": "text",
+    "file": "a file",
     "price": "number, or GPU=number and more",
     "contract": "a word",
     "names": "name or several",
@@ -63,6 +64,7 @@ _POOLS = """Of disaggregated plans, set like parameters. Prefill workers have th
 plain names where they have no other."""
 _QUESTIONS = """What a user says beside the parameters: options, fields of `planner.Request`,
 answers of a plan."""
+_SIZING = "What `planner size` is asked beside that."
 _OPERATORS = """Of `planner operators` and `planner.operators`, each one or several; beside them
 `--gpus` and `--precision`. Without a default one that the operator has must be said."""
 _COMMANDS = """`-h` behind any of them shows its help, `planner search --workload serve -h` that of
@@ -95,6 +97,7 @@ def reference() -> str:
         _section("Prefill and decode workers", _POOLS, _pools(_of_kind(terms, "pool"))),
         _section("Questions", _QUESTIONS, ""),
         *_questions(_of_kind(terms, "question")),
+        _section("Sizing", _SIZING, _sizes(_of_kind(terms, "sizing"))),
         _section("Operators", _OPERATORS, _sizes(_of_kind(terms, "operator"))),
         _section("Limits", _LIMITS, _limits(_of_kind(terms, "limit"))),
         _section("Objectives", _OBJECTIVES, _objectives(_of_kind(terms, "objective"))),

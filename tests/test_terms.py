@@ -36,7 +36,7 @@ TABLES = {
     "serve": ServingConfigurations,
     "rl": RlConfigurations,
 }
-KINDS = {"parameter", "derived", "pool", "question", "operator"}
+KINDS = {"parameter", "derived", "pool", "question", "sizing", "operator"}
 KINDS |= {"result", "limit", "objective", "answer"}
 CANDIDATES = {
     "train": (TrainingRuns,),
@@ -106,7 +106,7 @@ def test_every_option_is_unique():
     names = [
         option
         for term in glossary().values()
-        if {"question", "limit", "operator"} & set(term.kind)
+        if {"question", "limit", "sizing", "operator"} & set(term.kind)
         for option in term.options
     ]
     assert len(names) == len(set(names))
@@ -114,7 +114,7 @@ def test_every_option_is_unique():
 
 def test_every_option_has_a_group():
     for term in glossary().values():
-        has_option = {"question", "limit", "operator"} & {*term.kind} or (
+        has_option = {"question", "limit", "sizing", "operator"} & {*term.kind} or (
             "parameter" in term.kind and term.option
         )
         assert bool(term.group) == bool(has_option), term.term

@@ -18,12 +18,13 @@ from planner.base.text import printable
 from planner.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from typer._click import Command, Context, Parameter
+    from typer._click import Command, Context, HelpFormatter, Parameter
     from typer.core import TyperOption
 
 WIDEST = 100
 """Columns of the help where a terminal has more: longer lines are hard to read."""
 
+HELP = ("-h", "--help")
 COMMANDS = {
     "search": "Find the best configurations of a space.",
     "size": "Find the fewest and the cheapest GPUs of each type and contract that keep the limits.",
@@ -139,20 +140,44 @@ def _plain(params: list[Parameter]) -> list[Parameter]:
     return params
 
 
-class PlainCommand(TyperCommand):
+_TOPIC = "planner.no_topic"
+
+
+class _Whole:
+    """A command whose help is not told by topic: a word behind ``-h`` gets all of it, said so."""
+
+    def get_params(self, ctx: Context) -> list[Parameter]:
+        """Its options, with the one of the help."""
+        return _plain(super().get_params(ctx))  # type: ignore[misc]
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Read the options."""
+        place = next((at for at, word in enumerate(args) if word in HELP), len(args))
+        if place + 1 < len(args) and not args[place + 1].startswith("-"):
+            ctx.meta[_TOPIC] = args[place + 1]
+        found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return found
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write that there is no help on a word."""
+        super().format_epilog(ctx, formatter)  # type: ignore[misc]
+        if topic := ctx.meta.get(_TOPIC):
+            formatter.write_paragraph()
+            if topic in getattr(self, "commands", ()):
+                formatter.write_text(f"Of {topic}: {ctx.command_path} {topic} -h")
+                return
+            formatter.write_text(
+                f"There is no help on {printable(topic)!r} alone; this is all of "
+                f"{ctx.command_path}."
+            )
+
+
+class PlainCommand(_Whole, TyperCommand):
     """A command of such options."""
 
-    def get_params(self, ctx: Context) -> list[Parameter]:
-        """Its options, with the one of the help."""
-        return _plain(super().get_params(ctx))
 
-
-class PlainGroup(TyperGroup):
+class PlainGroup(_Whole, TyperGroup):
     """A group of commands with such options of its own."""
-
-    def get_params(self, ctx: Context) -> list[Parameter]:
-        """Its options, with the one of the help."""
-        return _plain(super().get_params(ctx))
 
 
 class NamedCommand(TyperCommand):

@@ -20,7 +20,7 @@ import typer
 
 from planner.base.enums import TemplateKind
 from planner.cli import complete
-from planner.cli.app import PlainCommand
+from planner.cli.app import HELP, PlainCommand
 from planner.confidence.software import read_table
 from planner.errors import did_you_mean
 from planner.launch import WRAPPERS
@@ -127,7 +127,6 @@ TOPICS = {
 }  # fmt: skip
 """What may stand behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
-_HELP = ("-h", "--help")
 _USUAL = frozenset(
     (*terms_about("usual"), "workload", "from_file", "settings", "csv", "full", "help")
 )
@@ -153,7 +152,7 @@ class PlanningCommand(PlainCommand):
         """
         known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
         words = _with_settings(args, known) if "--set" in known else [*args]
-        place = next((place for place, word in enumerate(words) if word in _HELP), len(words))
+        place = next((place for place, word in enumerate(words) if word in HELP), len(words))
         if place + 1 < len(words) and not words[place + 1].startswith("-"):
             topic = words.pop(place + 1)
             if topic not in TOPICS:

@@ -41,7 +41,7 @@ _OTHER_NAMES = {
 _PLACEHOLDERS = {
     "second": "TIME", "byte": "BYTES", "usd": "USD", "watt": "POWER", "kg": "MASS", "1": "SHARE",
     "token": "TOKENS", "count": "N", "counts": "N", "number": "X", "1/s": "X", "peak": "SHARE|RATE",
-    "price": "USD|GPU=USD,...",
+    "price": "USD|GPU=USD,...", "file": "FILE",
 }  # fmt: skip
 
 
@@ -376,6 +376,8 @@ def given_answers(given: Given) -> Answers:
         if name in _OTHERS or not is_given(given, name):
             continue
         term = glossary().get(name)
+        if term is not None and "sizing" in term.kind:
+            continue
         is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
         (answers.limits if is_limit else answers.questions)[name] = given[name]
     return answers

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 @options.taking(
     "question",
     "limit",
+    "sizing",
     how=(
-        "load", "startup_time", "budget", "services", "stock", "pools", "num_gpus", "workload",
-        "settings", "precision", "csv", "json", "plot", "picture", "dark", "picture_width",
-        "workers", "specs", "quiet",
+        "pools", "num_gpus", "workload", "settings", "precision", "csv", "json", "plot", "picture",
+        "dark", "picture_width", "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
@@ -49,7 +49,8 @@ def size(given: options.Given) -> None:
         raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
     said = options.option_name
     startup = read_startup(given["startup_time"] or 0, "--startup-time")
-    request, load = load_of(make_request(given), given["load"], given["startup_time"], said)
+    file = None if given["load"] is None else Path(given["load"])
+    request, load = load_of(make_request(given), file, given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
@@ -79,14 +80,12 @@ def _share(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
     from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.services import read_services, read_stock, share
+    from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
     from planner.show.views.services import add_services, services_blocks
 
-    for name in ("load", "budget", "num_gpus", "plot"):
-        if options.is_given(given, name):
-            raise SearchSpaceError(f"{options.option_name(name)} is of one service, not several.")
+    refuse_of_one([n for n in given if options.is_given(given, n)], options.option_name)
     check_outputs(given["csv"], given["json"])
     answers = given_answers(given)
     common = {"specs": given["specs"], **answers.questions, "constraints": answers.limits}

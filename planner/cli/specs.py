@@ -5,8 +5,10 @@ from __future__ import annotations
 import typer
 
 from planner.cli import options
+from planner.cli.app import PlainCommand, PlainGroup
 
 specs = typer.Typer(
+    cls=PlainGroup,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -14,7 +16,7 @@ specs = typer.Typer(
 )
 
 
-@specs.command("list")
+@specs.command("list", cls=PlainCommand)
 @options.own("specs list")
 def list_specs(given: options.Given) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
@@ -30,7 +32,7 @@ def list_specs(given: options.Given) -> None:
         write(console, kinds_blocks(catalogue))
 
 
-@specs.command("show")
+@specs.command("show", cls=PlainCommand)
 @options.own("specs show")
 def show(given: options.Given) -> None:
     """Show every number of a spec with its unit and its source."""
@@ -42,7 +44,7 @@ def show(given: options.Given) -> None:
     write(make_console(), spec_blocks(spec_kind(given["kind"]), given["name"], catalogue))
 
 
-@specs.command("validate")
+@specs.command("validate", cls=PlainCommand)
 @options.own("specs validate")
 def validate(given: options.Given) -> None:
     """Check spec files and print every fault of every one."""
@@ -58,7 +60,7 @@ def validate(given: options.Given) -> None:
     typer.echo(f"{len(files)} files checked, no faults.")
 
 
-@specs.command("add")
+@specs.command("add", cls=PlainCommand)
 @options.own("specs add")
 def add(given: options.Given) -> None:
     """Keep a model, or a GPU by its datasheet, in a folder of own specs."""

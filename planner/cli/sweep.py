@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from planner.cli import options
-from planner.cli.app import PlainGroup
+from planner.cli.app import PlainCommand, PlainGroup
 from planner.cli.help import PlanningCommand
 from planner.cli.options import Given, given_answers, picture_of
 from planner.question.inputs import whole
@@ -86,7 +86,7 @@ sweep = typer.Typer(
     rich_markup_mode=None,
     help="Run every combination of the lists in a plan.",
 )
-sweep.command("show", epilog=EPILOG)(show)
+sweep.command("show", cls=PlainCommand, epilog=EPILOG)(show)
 
 
 @sweep.command(_DEFAULT, cls=_Run, hidden=True)

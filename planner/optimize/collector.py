@@ -13,9 +13,10 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.confidence.ranking import Standing, lack_of, most_known, regrets, tied
 from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
 from planner.optimize.pareto import Choice, Simplest, pareto_front, undominated, useful
-from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor
+from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor, factors_apart
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source, count_codes, plain
 
@@ -301,11 +302,45 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
 def best_choice(
     problem: Problem, groups: Sequence[Group], *, is_proven: bool = False
 ) -> Choice | None:
-    """Of the best cell the simplest plan that published runs do not tell from its fastest.
+    """Of the cell to take the simplest plan that published runs do not tell from its fastest.
 
-    The modes of a cell are one choice. Cells are as good as they are in a bad case, so that one
-    of which published runs say little does not win by that. ``is_proven``: only software that was
-    measured on the GPU.
+    It is the best one in a bad case, or of those that are tied with it one with more evidence.
+    ``is_proven``: only software that was measured on the GPU.
+    """
+    ranked = ranked_choices(problem, groups)
+    if is_proven:
+        ranked = [one for one in ranked if one[0].is_proven]
+    return ranked[most_known([standing for standing, _ in ranked])][1] if ranked else None
+
+
+def better_tied(problem: Problem, groups: Sequence[Group], chosen: Choice) -> Choice | None:
+    """The best as predicted of the choices that are tied with one and predicted to be better."""
+    ranked = ranked_choices(problem, groups)
+    own = next((standing for standing, one in ranked if one is chosen), None)
+    better = [
+        one
+        for standing, one in ranked
+        if own is not None and one.values[0] < chosen.values[0] and tied(own, standing)
+    ]
+    return min(better, key=lambda one: one.values[0], default=None)
+
+
+def regret_of(problem: Problem, groups: Sequence[Group], chosen: Choice) -> float:
+    """What a choice is expected to lose against the best of those of other cells, as
+    `planner.confidence.ranking.regrets`; NaN without others, or where nothing tells of its errors.
+    """
+    ranked = ranked_choices(problem, groups)
+    own = [at for at, (_, one) in enumerate(ranked) if one is chosen]
+    if len(ranked) < 2 or not own:
+        return math.nan
+    standings = [standing for standing, _ in ranked]
+    return float(regrets(standings, problem.objectives[0].sign)[own[0]])
+
+
+def ranked_choices(problem: Problem, groups: Sequence[Group]) -> list[tuple[Standing, Choice]]:
+    """The plan to launch of each cell beside how its best one stands, the best in a bad case first.
+
+    The modes of a cell are one choice.
     """
     cells: dict[tuple[Value, ...], list[Group]] = {}
     for group in groups:
@@ -318,9 +353,9 @@ def best_choice(
         factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
         if fastest is None or (chosen := one.choice(factor)) is None:
             continue
-        if not is_proven or proven_by(chosen):
-            found.append(((bad_case(problem, fastest), fastest.weighed, *fastest.values), chosen))
-    return min(found, key=lambda one: one[0])[1] if found else None
+        order = bad_case(problem, fastest), fastest.weighed, *fastest.values
+        found.append((order, (_standing(problem, fastest), chosen)))
+    return [one for _, one in sorted(found, key=lambda one: one[0])]
 
 
 def bad_case(problem: Problem, choice: Choice) -> float:
@@ -334,10 +369,19 @@ def bad_case(problem: Problem, choice: Choice) -> float:
     return math.inf if factor is None else choice.weighed * factor
 
 
-def proven_by(choice: Choice) -> bool:
-    """Whether any published run is of the choice's software on its GPU."""
-    sure = choice.source.confidence(choice.num_gpus)
-    return sure is not None and sure.is_proven
+def _standing(problem: Problem, choice: Choice) -> Standing:
+    """A choice among those of other cells by the first objective."""
+    goal, sure = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
+    value, (low, high) = abs(choice.weighed), factors_apart(sure, goal) or (math.nan, math.nan)
+    return Standing(
+        value=value,
+        low=value * low,
+        high=value * high,
+        bad=abs(bad_case(problem, choice)),
+        kin=tuple(choice.source.named.values()),
+        tie_factor=choice.tie_factor,
+        lack=lack_of("", math.nan) if sure is None else lack_of(sure.basis, sure.runs),
+    )
 
 
 def cell_of(problem: Problem, choice: Choice) -> Cell:

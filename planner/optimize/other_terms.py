@@ -73,6 +73,11 @@ class _Moved(SearchResult):
         return None if self.first.proven is None else self.own(self.first.proven)
 
     @cached_property
+    def better_tied(self) -> Candidates | None:
+        """What is tied with it and predicted to be better."""
+        return None if self.first.better_tied is None else self.own(self.first.better_tied)
+
+    @cached_property
     def chosen(self) -> Pieces:
         """The recommended plan, and behind it the front."""
         return [(places, self.own(judged)) for places, judged in self.first.chosen]

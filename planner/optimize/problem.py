@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TypeAlias
@@ -21,8 +21,6 @@ from planner.optimize.source import Candidates, Setting, Source, at_load
 from planner.question.terms import glossary, percentile_of, term_of_column, terms_of
 
 _PERCENTILE = re.compile(r"_p\d+$")
-# Limits that are called otherwise than their result column.
-_COLUMN_OF = {"request_rate": "requests_per_s"}
 
 
 def sure_factor(source: Source, name: str, confidence: float, sign: int) -> float | None:
@@ -46,17 +44,23 @@ def factor_at(sure: Confidence | None, name: str, confidence: float, sign: int) 
 
 
 def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
-    """The factor on a prediction in the bad case, by what tells plans apart.
+    """The factor on a prediction in the bad case, by what tells plans apart."""
+    return 1.0 if sure is None else factor_at(_apart(sure), name, BAD_CASE, sign)
 
-    What a campaign takes beyond its steps is the same in all plans, and what other sellers ask is
-    no risk of a plan at its price: neither counts.
+
+def factors_apart(sure: Confidence | None, name: str) -> tuple[float, float] | None:
+    """The factors of the 90 % interval by what tells plans apart; None where none are known."""
+    return None if sure is None or name not in _followed() else _ends(_apart(sure), name)
+
+
+def _apart(sure: Confidence) -> Confidence:
+    """Without what a campaign takes beyond its steps, which is the same in all plans, and what
+    other sellers ask, which is no risk of a plan at its price.
     """
-    if sure is None:
-        return 1.0
     sure, steps = replace(sure, price=FIXED), sure.factors.get("step_time")
-    if steps is not None:
-        sure = replace(sure, factors={**sure.factors, "calendar_time": steps})
-    return factor_at(sure, name, BAD_CASE, sign)
+    if steps is None:
+        return sure
+    return replace(sure, factors={**sure.factors, "calendar_time": steps})
 
 
 def sure_value(candidates: Candidates, name: str, confidence: float, sign: int) -> FloatArray:
@@ -92,13 +96,13 @@ def limit_chance(candidates: Candidates, name: str, bound: float, sign: int) -> 
 
 
 def _ends(sure: Confidence | None, name: str) -> tuple[float, float] | None:
-    """The factors on a limited quantity between which its errors lie; None where none are known."""
-    quantity, in_proportion = _followed().get(_mean_of(name), ("", True))
-    ends = sure.factors.get(quantity) if sure else None
-    if sure is None or ends is None or not ends[0] > 0:
-        return None
-    ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
-    return sure.of_money(ends) if glossary()[_mean_of(name)].type == "usd" else ends
+    """The factors on a quantity between which its errors lie; None where none are known."""
+    for quantity, in_proportion in _followed().get(_mean_of(name), ()):
+        ends = sure.factors.get(quantity) if sure else None
+        if sure is not None and ends is not None and ends[0] > 0:
+            ends = ends if in_proportion else (1 / ends[1], 1 / ends[0])
+            return sure.of_money(ends) if glossary()[_mean_of(name)].type == "usd" else ends
+    return None
 
 
 def _mean_of(name: str) -> str:
@@ -112,20 +116,27 @@ def is_unknown(source: Source, name: str, confidence: float, sign: int) -> bool:
 
 
 @cache
-def _followed() -> Mapping[str, tuple[str, bool]]:
-    """The quantity that a limit follows, and whether in proportion to it or to its inverse."""
-    found = {}
+def _followed() -> Mapping[str, Sequence[tuple[str, bool]]]:
+    """The quantities that a limit or an objective follows, and whether in proportion or inversely.
+
+    Errors of one of several are known: a rate follows the time of a step in training.
+    """
+    of_column: dict[str, list[tuple[str, bool]]] = {}
     for quantity, groups in FOLLOWING.items():
         for columns, in_proportion in zip(groups, (True, False), strict=True):
             for column in columns:
-                term = term_of_column(column)
-                found[term.term if term else column] = (quantity, in_proportion)
-    of_limits = {limit: found[column] for limit, column in _COLUMN_OF.items()}
+                of_column.setdefault(column, []).append((quantity, in_proportion))
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for column, followed in of_column.items():
+        term = term_of_column(column)
+        found[term.term if term else column] = followed
+    for name, term in glossary().items():
+        if term.tells:
+            told = dict.fromkeys((term.tells, term.tells.removeprefix("output_")))
+            found[name] = [one for column in told for one in of_column.get(column, ())]
     # What a share of the requests does not exceed errs as the mean does.
     quantiles = ((name, percentile_of(name)) for name in glossary())
-    return (
-        found | of_limits | {name: found[of[0]] for name, of in quantiles if of and of[0] in found}
-    )
+    return found | {name: found[of[0]] for name, of in quantiles if of and of[0] in found}
 
 
 @record(kw_only=True)

@@ -17,12 +17,14 @@ from planner.optimize.collector import (
     Pieces,
     bad_case,
     best_choice,
+    better_tied,
     by_value,
     cell_of,
     first,
     in_order,
     joint_front,
     nearest,
+    regret_of,
     why,
 )
 from planner.optimize.pareto import Choice
@@ -169,8 +171,8 @@ class SearchResult:
     def recommended(self) -> Candidates | None:
         """The plan one would launch, judged; None if nothing is feasible.
 
-        Of the cell that is best in a bad case the simplest plan that published runs do not tell
-        from its fastest.
+        Of the cell that is best in a bad case, or is tied with that and has more evidence, the
+        simplest plan that published runs do not tell from its fastest.
         """
         return None if self._choice is None else self._choice.judged
 
@@ -182,6 +184,19 @@ class SearchResult:
         if choice is None or own is None or _is_same(choice, own.source, own.configuration):
             return None if choice is None else self.recommended
         return choice.judged
+
+    @cached_property
+    def better_tied(self) -> Candidates | None:
+        """The plan of another cell that is predicted to be better, and is tied with it; judged."""
+        choice = self._choice and better_tied(self.problem, self.groups, self._choice)
+        return choice.judged if choice else None
+
+    @cached_property
+    def regret(self) -> float:
+        """What it is expected to lose against the best plan of other cells, as a share; NaN where
+        there are none, or nothing tells.
+        """
+        return regret_of(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:

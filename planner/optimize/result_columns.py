@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
-from planner.base.cells import number_in
+from planner.base.cells import number, number_in
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
+from planner.confidence.ranking import Standing, lack_of
 from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Column, Columns, Source
 from planner.question.terms import ending_of, glossary, terms_about
@@ -32,7 +33,9 @@ _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_C
 _UTILIZATION = "model_flops_utilization"
 _MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
 _OF_STEPS = ("step_time", "calendar_time")
-RUNS = "evidence_runs"
+RUNS, BASIS, TIE_FACTOR = "evidence_runs", "basis", "tie_factor"
+# What says whose errors a scenario shares.
+_KIN = terms_about("kin")
 _UNKNOWN = (np.nan, np.nan)
 
 
@@ -47,28 +50,40 @@ def ends_of(column: str) -> tuple[str, str]:
     return f"{stem}_low{unit}", f"{stem}_high{unit}"
 
 
-_CALENDAR, _WHOLE, _STEPS = "calendar_time", "calendar_time_days", "time_to_train_days"
+_CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 
 
 def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
     """The ends of the 90 % interval of a column by what tells plans apart; None without any.
 
-    What a campaign takes beyond its steps is the same in all plans: it counts nothing. Prices do.
+    What a campaign takes beyond its steps is the same in all plans, and what sellers ask stands
+    beside each: neither counts.
     """
-    own = _logs(column, row)
-    if own is None:
+    logs = _logs_apart(column, row)
+    if logs is None:
         return None
     value = number_in(row, column)
-    if column in FOLLOWING[_CALENDAR][0]:
-        whole, steps = _logs(_WHOLE, row), _logs(_STEPS, row)
-        if whole is not None and steps is not None:
-            own = [
-                # Money of a fixed term errs by its price alone.
-                one if abs(one) < abs(all_of_it) else math.sqrt(one**2 - all_of_it**2 + step**2)
-                for one, all_of_it, step in zip(own, whole, steps, strict=True)
-            ]
-    low, high = (abs(one) for one in own)
+    low, high = (abs(one) for one in logs)
     return float(value * math.exp(-low)), float(value * math.exp(high))
+
+
+def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> Standing:
+    """A row among others by a column, ``sign`` 1 where low is better."""
+    low, high = ends_apart(column, row) or _UNKNOWN
+    return Standing(
+        value=number(row.get(column)),
+        low=low,
+        high=high,
+        bad=bad_case(column, row, sign) if row.get(column) is not None else math.nan,
+        kin=tuple(row.get(name) for name in _KIN),
+        tie_factor=number(row.get(TIE_FACTOR) or 1.0),
+        lack=lack_in(row),
+    )
+
+
+def lack_in(row: Mapping[str, object]) -> int:
+    """How little evidence a row has, as `planner.confidence.ranking.lack_of`."""
+    return lack_of(str(row.get(BASIS) or ""), number(row.get(RUNS)))
 
 
 def bad_case(column: str, row: Mapping[str, object], sign: int) -> float:
@@ -77,12 +92,26 @@ def bad_case(column: str, row: Mapping[str, object], sign: int) -> float:
     By what tells plans apart and is a risk of theirs: what other sellers ask is none of a plan at
     its price. As it is where nothing tells of its errors.
     """
-    steps = column in FOLLOWING[_CALENDAR][0]
-    logs, value = _logs(_STEPS if steps else column, row), number_in(row, column)
+    logs, value = _logs_apart(column, row), number_in(row, column)
     if logs is None:
         return float(value)
     factor = quantile((math.exp(logs[0]), math.exp(logs[1])), BAD_CASE, sign)
     return float(value if factor is None else value * factor)
+
+
+def _logs_apart(column: str, row: Mapping[str, object]) -> list[float] | None:
+    """Logarithms of both ends over the value by what tells plans apart; None without any."""
+    if column in FOLLOWING[_CALENDAR][0]:
+        return _logs(_STEPS, row)
+    if column not in _MONEY:
+        return _logs(column, row)
+    # Money errs with the rate that it follows, and by its price, which counts nothing.
+    for same, inverse in FOLLOWING.values():
+        rates = (name for name in same if name in _OF_RATES and name not in _MONEY)
+        logs = next(filter(None, (_logs(name, row) for name in rates)), None)
+        if column in inverse and logs is not None:
+            return [-one for one in reversed(logs)]
+    return None
 
 
 def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:

@@ -9,7 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
+from planner.decide.sizing.day import DAYS_PER_MONTH
+from planner.decide.sizing.fleet import by_cost
 from planner.errors import SpecError
+from planner.optimize.result_columns import lack_in
 from planner.pages.document import Document, Row, read_row, version_notes
 from planner.pages.first import (
     ends_of_row,
@@ -71,7 +74,6 @@ from planner.show.views.sizes import (
     COSTS,
     HOURLY,
     SCALED,
-    by_cost,
     choice_columns,
     days_table,
     hour_columns,
@@ -349,7 +351,9 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     first = page
     if days:
         first = _of_days(page, document, days)
-    elif rows and not (is_carried or pools):
+    elif pools:
+        first = _of_services(page, document, rows, pools)
+    elif rows and not is_carried:
         first = _of_choice(page, document, rows)
     elif rows:
         grounds = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
@@ -364,11 +368,15 @@ def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
     kept = f" {text.chance(sure)} of runs like this keep the limits." if math.isfinite(sure) else ""
     limits = [{"probability": sure}] if math.isfinite(sure) else []
     cheapest = {_named(one): one for one in reversed(rows)}
+    is_least = column == _NUMBER or number_of(row, column) <= min(
+        number_of(one, column) for one in rows
+    )
+    wins = "is cheapest" if is_least else "runs best"  # what costs less is tied, and known less
     each = [one for one in rows if cheapest[_named(one)] is one]
     return replace(
         page,
         question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
-        headline=f"{headline(document.workload, row, 'is cheapest')}{kept}",
+        headline=f"{headline(document.workload, row, wins)}{kept}",
         figures=figures(row, ends_of_row(row), limits, [_NUMBER, column]),
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
@@ -402,6 +410,34 @@ def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
             document.workload, read, _COST, lambda one: str(one[_GPU]), "The cost of a day"
         ),
     )
+
+
+def _of_services(
+    page: Page, document: Document, rows: Sequence[Row], pools: Sequence[object]
+) -> Page:
+    """The page with where all services run on its first screen, and what that costs."""
+    read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
+    names = [*dict.fromkeys(str(row["service"]) for row in rows)]
+    where = text.listed([f"{text.count(pool['most_gpus'])} x {pool[_GPU]}" for pool in read])
+    total = sum(pool[_COST] for pool in read)
+    gpus = sum(pool["most_gpus"] for pool in read)
+    hours = text.count(sum(pool["gpu_hours"] for pool in read))
+    placed = [row for row in rows if number_of(row, "share") > 0]
+    least = max(placed, key=lack_in, default=rows[0])
+    return replace(
+        page,
+        title=f"Where do {text.listed(names)} run together?",
+        headline=f"{text.count(len(names))} services run on {where}: {told(_COST, total)} a day.",
+        figures=[
+            Figure(name="GPUs at most", text=text.count(gpus), between=f"{hours} GPU-hours a day"),
+            Figure(
+                name="cost of a day", text=told(_COST, total),
+                between=f"{told(_COST, total * DAYS_PER_MONTH)} a month",
+            ),
+        ],
+        answer=page.answer[1:],
+        evidence=evidence(least.get("basis"), least.get("evidence_runs")),
+    )  # fmt: skip
 
 
 def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> list[Block]:

@@ -11,8 +11,7 @@ from planner.base import text
 from planner.pages.document import numbers
 from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.page import BEST, TIE, Evidence, Figure, Page, Rank, Ranks, Table
-from planner.show.views.sure import evidence as evidence_words
-from planner.show.views.sure import says_nothing, ties
+from planner.show.views.sure import EVIDENCE, says_nothing, ties
 from planner.show.views.told import (
     Ends,
     ends_in,
@@ -52,13 +51,6 @@ _OTHERS = (
 )  # fmt: skip
 _BATCHES = ("global_batch_size", "batch_size", "concurrency")
 _FIGURES = 3
-
-_EVIDENCE: Mapping[str, str] = {
-    "measured": "measured runs of this software on such GPUs",
-    "transferred": "measured runs of this software or of such GPUs",
-    "roofline": "no run of this software or of such GPUs was fitted",
-    "assumed": "what its kernels reach is assumed",
-}
 
 
 def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
@@ -142,14 +134,15 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     ``runs`` is how many of them are of this software on this GPU; None where that is unknown.
     """
     level, _, more = str(basis or "").partition(", ")
-    if level not in _EVIDENCE:
+    if level not in EVIDENCE:
         return None
     count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
+    short, long = EVIDENCE[level]
     return Evidence(
         level=level,
-        text=evidence_words(level),
-        title="; ".join(filter(None, (_EVIDENCE[level], more, proven))),
+        text=short,
+        title="; ".join(filter(None, (long, more, proven))),
     )
 
 

@@ -75,8 +75,15 @@ from planner.show.views.documents import add_estimate, object_text
 from planner.show.views.front import objective_column, percentile_columns
 from planner.show.views.infeasible import infeasible_message
 from planner.show.views.load import start_pairs
-from planner.show.views.search import compared_columns, fastest_line
-from planner.show.views.sure import fits_words, reached_pairs, sure_lines, ties, told_names
+from planner.show.views.search import compared_columns, fastest_line, tied_words
+from planner.show.views.sure import (
+    fits_words,
+    reached_pairs,
+    regret_words,
+    sure_lines,
+    ties,
+    told_names,
+)
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.store import Sweep
@@ -190,19 +197,24 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     best, better = document.row("fastest_row"), ""
     if best is not None and goals:
         better = fastest_line(goals[0], row, best, plan_of(document.workload, best))
+    other = document.row("tied_row")
+    tied = tied_words(document.workload, goals[0], row, other) if other and goals else ""
     page = _page(document, catalogue, row, goals, sections, "recommended_")
     try:
         moved = lever_ranks(row, document.part("levers", list))
     except (KeyError, TypeError, ValueError) as error:
         raise SpecError(f"{document.where}: its part levers is damaged ({error}).") from error
+    regret = number_of(document.part("recommended_sure", dict), "regret")
+    lost = regret_words(regret, label(goals[0])) if goals else ""
     page = replace(
         page,
+        sure=[*page.sure, *([f"{lost}."] if lost else [])],
         sections=[
             replace(one, blocks=[moved, *one.blocks]) if moved and one.title == CHANGES else one
             for one in page.sections
         ],
         title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
-        answer=[*page.answer, *([f"{better}."] if better else [])],
+        answer=[*page.answer, *(f"{line}." for line in (tied, better) if line)],
         chart=_best_of_each(document, row, goals, compared, factor) if goals else None,
     )
     return with_meanings(page, document.workload.name)
@@ -225,11 +237,13 @@ def _best_of_each(
     if shown:
         rows = compared[shown[0]][0]
         of = f"the best plan of each {AXES.get(shown[0]) or shown[0].replace('_', ' ')}"
-        names = lambda one: str(one[shown[0]])  # noqa: E731
+        names, intervals = lambda one: str(one[shown[0]]), "90 % intervals, unknowns included"
     else:
         rows = [row, *(one for one in document.rows if not _is_same(workload, one, row))]
         of, names = "the first plans", lambda one: layout_of(workload, one)
-    caption = f"The {label(goals[0])} of {of}, and 90 % intervals with what was assumed"
+        intervals = "90 % intervals, unknowns included in the first alone"
+    intervals = intervals if facts_of(document) else "90 % intervals"
+    caption = f"The {label(goals[0])} of {of}, and {intervals}"
     return ranking(workload, rows, goals[0], names, caption, factor)
 
 
@@ -343,7 +357,8 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     notes = ["Marked: the recommended plan."]
     if facts_of(document):
         notes.append(
-            "Intervals are those with what was assumed; the answer's hold what nobody gave."
+            "The marked row's 90 % intervals include unknowns, as the answer's do; those of other "
+            "rows are with what was assumed."
         )
     if TIE in marks:
         notes.append(f"~ tied with the best within x{factor:.2f}.")

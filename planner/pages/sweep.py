@@ -73,6 +73,7 @@ from planner.sweeps.screen import (
     money_lines,
     nowhere_lines,
     plan_in_short,
+    proven_lines,
     where,
 )
 from planner.sweeps.store import Sweep
@@ -195,8 +196,8 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
 def _headline(groups: Sequence[Group], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
-        workload = workload_of(groups[0].workload)
-        return headline(workload, row, "is cheapest")
+        wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
+        return headline(workload_of(groups[0].workload), row, wins)
     won = Counter(str(row["gpu"]) for row in cheapest)
     if not won:
         return f"Plans for {text.count(len(groups))} works, none of them with a price."
@@ -248,7 +249,8 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
         f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
         for number, titles in same.items()
     ]
-    return [*best, *(f"{before}{line}." for line in money_lines(group))]
+    lines = [*proven_lines(group), *money_lines(group)]
+    return [*best, *(f"{before}{line}." for line in lines)]
 
 
 def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:

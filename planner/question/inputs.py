@@ -389,6 +389,7 @@ _READERS: Mapping[str, Callable[[Term, object, str], Answer]] = {
     "code": _code,
     "level": _code,
     "text": _word,
+    "file": _word,
     "names": _word,
     "peak": _peak,
     "token": _tokens,

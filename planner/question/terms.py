@@ -9,12 +9,13 @@ texts are made from it. Its columns:
     the workloads that know it; empty for all
 ``kind``
     ``parameter`` of a configuration, what is ``derived`` from parameters, ``question`` (what a user
-    says beside them), ``operator`` (what one asks about a single operator), ``result``, ``limit``,
-    ``objective``; ``answer``: a result that a prompt which is only embedded or scored has none of
+    says beside them), ``sizing`` (what one says of GPUs to be sized), ``operator`` (what one asks
+    about a single operator), ``result``, ``limit``, ``objective``; ``answer``: a result that a
+    prompt which is only embedded or scored has none of
 ``type``
     of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
     shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and
-    ``peak`` (a share of one, or a rate), ``price`` (of a GPU, or of several by name) and
+    ``peak`` (a share of one, or a rate), ``price`` (of a GPU, or of several by name), ``file`` and
     ``contract``; of a result its dimension, see `planner.base.units`
 ``unit``
     the one it is shown in, 1 for plain numbers
@@ -65,6 +66,7 @@ texts are made from it. Its columns:
       run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
     - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
       its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
+    - ``sized_by``: files and words that say what GPUs are sized for
     - ``usual``: options that nine of ten questions need, which a help says first
     - ``needed``: what every plan runs on, and a file may leave open
     - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
@@ -185,7 +187,7 @@ class Term:
     @property
     def is_word(self) -> bool:
         """Whether its values are words, not numbers."""
-        return self.type in ("flag", "text", "names", "contract") or (
+        return self.type in ("flag", "text", "names", "contract", "file") or (
             self.codes is not None and not self.is_level
         )
 

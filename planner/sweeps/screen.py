@@ -31,7 +31,7 @@ from planner.show.views.money import (
     signed_lines,
     within_sellers_line,
 )
-from planner.show.views.sure import evidence
+from planner.show.views.sure import evidence, regret_words
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (
     COST,
@@ -362,8 +362,16 @@ def _group_blocks(
 
 
 def proven_lines(group: Group) -> Iterator[str]:
-    """Of each best plan that nobody measured the like of the best one that somebody did."""
+    """Of each best plan what it is tied with that is predicted to be better; where nobody measured
+    its like, the best one that somebody did.
+    """
     for measure, row in group.best.items():
+        if (other := group.better_tied(measure)) is not None:
+            told = " ".join(best_words(other).split())
+            told += ", not proven" if other.get(RUNS) == 0 else ""
+            yield f"Tied with the {TITLES[measure]}, predicted to be better: {told}"
+        if measure != VALUE and (line := regret_words(group.regret(measure), measure)):
+            yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
             continue
         missing = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
-from planner.confidence.intervals import are_tied
-from planner.optimize.result_columns import RUNS, bad_case, ends_apart
-from planner.question.terms import terms_about
+from planner.confidence.ranking import Standing, most_known, regrets, tied
+from planner.optimize.result_columns import lack_in, standing_of
 from planner.show.views.told import label
 from planner.sweeps.columns import (
     COST,
@@ -35,33 +35,14 @@ CHOSEN_BY = (COST, TIME, VALUE)
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
 """Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
 
-# What says where a scenario runs and on what terms, beside the number of GPUs.
-_KIN = terms_about("kin")
 _SAME = 1e-3
-_NO_ENDS = (math.nan, math.nan)
-
-
-class Found(NamedTuple):
-    """A measure of a scenario, the ends of its 90 % interval, and its ``bad`` case."""
-
-    value: float
-    low: float
-    high: float
-    scenario: int
-    kin: tuple[Value, ...]
-    tie_factor: float
-    time: float
-    bad: float = math.nan
-
-
-_NONE = Found(math.nan, *_NO_ENDS, -1, (), 1.0, math.nan)
 
 
 @dataclass(slots=True)
 class Spotted:
     """The best scenario of a place with so many GPUs by each measure, or why it has no plan."""
 
-    found: dict[str, Found] = field(default_factory=dict)
+    found: dict[str, Standing] = field(default_factory=dict)
     reason: str = ""
     feasible: bool = False
 
@@ -89,9 +70,7 @@ class Group:
     """The scenarios that do the same work, so that they can be weighed against each other.
 
     ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with. ``best`` has a row by measure, that of the best bad case,
-    ``proven`` the same of software that was measured on its GPU, ``solid`` that of a price that
-    nobody needs to doubt; ``prices`` have one of each GPU and contract.
+    are, and what they are combined with; ``prices`` have a row of each GPU and contract.
     """
 
     work: str
@@ -103,12 +82,11 @@ class Group:
     scenarios: int = 0
     feasible: int = 0
     unpriced: set[Place] = field(default_factory=set)
-    best: dict[str, Row] = field(default_factory=dict)
-    proven: dict[str, Row] = field(default_factory=dict)
-    solid: dict[str, Row] = field(default_factory=dict)
     with_work: tuple[float, Row] | None = None
     prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
     spots: dict[Spot, Spotted] = field(default_factory=dict)
+    # The best in a bad case by measure, whether the price is solid, and lack of evidence.
+    _kept: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
         """Take in a scenario."""
@@ -130,43 +108,91 @@ class Group:
         share = _cost_with_work(row)
         if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
             self.with_work = share, row
-        plan: Found | None = None
         for measure, value in values.items():
             if math.isnan(value):
                 continue
-            known = here.found.get(measure, _NONE).value
-            if math.isnan(known) or better(measure) * (known - value) > 0:
-                plan = plan or _found(row, values[TIME])
-                low, high = _ends(measure, row)
-                bad = _bad_case(measure, row)
-                here.found[measure] = plan._replace(value=value, low=low, high=high, bad=bad)
+            known = here.found.get(measure)
+            if known is None or better(measure) * (known.value - value) > 0:
+                here.found[measure] = _standing(measure, row)
             if measure in CHOSEN_BY:
-                order = _bad_case(measure, row), value, values[COST]
-                kinds = (
-                    (self.best, True),
-                    (self.proven, row.get(RUNS) != 0),
-                    (self.solid, is_solid),
-                )
-                for best, counts in kinds:
-                    if counts:
-                        self._keep(best, measure, row, order)
+                self._keep(measure, row, is_solid)
 
-    def _keep(self, best: dict[str, Row], measure: str, row: Row, order: tuple[float, ...]) -> None:
-        """Keep a scenario that is better than all before in a bad case, of equals the cheaper."""
-        known = best.get(measure)
-        if known is not None:
-            own = _chosen_by(measure, known)
-            if not order < (_bad_case(measure, known), own, measured(COST, known)):
-                return
-        best[measure] = row
+    def _keep(self, measure: str, row: Row, is_solid: bool) -> None:
+        """Keep a scenario that is better than all before of its kind."""
+        key = measure, is_solid, lack_in(row)
+        known = self._kept.get(key)
+        if known is None or _order(measure, row) < _order(measure, known):
+            self._kept[key] = row
+
+    @property
+    def best(self) -> dict[str, Row]:
+        """A row by measure: the best in a bad case, or of those tied with it the best known."""
+        return self._best()
+
+    @property
+    def proven(self) -> dict[str, Row]:
+        """The same of software that was measured on its GPU."""
+        return self._best(is_proven=True)
+
+    @property
+    def solid(self) -> dict[str, Row]:
+        """The same of prices that nobody needs to doubt."""
+        return self._best(is_solid=True)
+
+    def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
+        found = {}
+        for measure in CHOSEN_BY:
+            rows = [
+                row
+                for (name, has_solid_price, _), row in self._kept.items()
+                if name == measure and (has_solid_price or not is_solid)
+            ]
+            rows = sorted(rows, key=partial(_order, measure))
+            standings = [_standing(measure, row) for row in rows]
+            if is_proven:
+                rows = [row for row, one in zip(rows, standings, strict=True) if one.is_proven]
+                standings = [one for one in standings if one.is_proven]
+            if rows:
+                found[measure] = rows[most_known(standings)]
+        return found
+
+    def regret(self, measure: str) -> float:
+        """What the best is expected to lose against those of all other places and numbers, as a
+        share of its measure; NaN where nothing tells.
+        """
+        best, sign = self.best.get(measure), better(measure)
+        others = (here.found.get(measure) for here in self.spots.values())
+        known = [one for one in others if one is not None]
+        if best is None or len(known) < 2:
+            return math.nan
+        known.sort(key=lambda one: sign * one.value, reverse=True)
+        of_kin = {one.kin: one for one in known}  # the best of each stands for all
+        return float(regrets([_standing(measure, best), *of_kin.values()], int(sign))[0])
+
+    def better_tied(self, measure: str) -> Row | None:
+        """The best as predicted of the rows that are tied with the best and predicted to be better.
+
+        Of each kind of evidence the best in a bad case is looked at.
+        """
+        best = self.best.get(measure)
+        if best is None:
+            return None
+        own, sign = _standing(measure, best), better(measure)
+        rows = [row for (name, *_), row in self._kept.items() if name == measure]
+        found = [
+            (sign * one.value, row) for row in rows if tied(own, one := _standing(measure, row))
+        ]
+        least = min(found, key=lambda one: one[0], default=(math.inf, best))
+        return least[1] if least[0] < sign * own.value else None
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
         """The best row by each measure; behind one with a doubtful price the best without, True."""
         found: list[tuple[str, bool, Row]] = []
+        all_solid = self.solid
         for measure, row in self.best.items():
             found.append((measure, False, row))
-            solid = self.solid.get(measure)
+            solid = all_solid.get(measure)
             if measure != TIME and row.get("price_doubts") and solid is not None:
                 found.append((measure, True, solid))
         return found
@@ -198,7 +224,13 @@ class Group:
             for spot, here in self.spots.items()
             if measure in here.found and count in (None, spot[1])
         ]
-        return min(known, key=lambda spot: self._order(measure, spot), default=None)
+        return self._first(measure, known)
+
+    def _first(self, measure: str, spots: Iterable[Spot]) -> Spot | None:
+        """The best of some spots in a bad case, or of those tied with it the best known."""
+        ordered = sorted(spots, key=lambda spot: self._order(measure, spot))
+        standings = [self.spots[spot].found[measure] for spot in ordered]
+        return ordered[most_known(standings)] if ordered else None
 
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
         """What spots are chosen by: the bad case, minimized, then the value."""
@@ -266,8 +298,9 @@ class Group:
         return here is not None and measure in here.found
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
-        known = [place for place in places if self._knows(measure, place, count)]
-        return min(known, key=lambda place: self._order(measure, (place, count)), default=None)
+        known = [(place, count) for place in places if self._knows(measure, place, count)]
+        first = self._first(measure, known)
+        return None if first is None else first[0]
 
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
@@ -358,25 +391,6 @@ def reason_mark(reason: str) -> str:
     return LIMIT if " against " in reason else IMPOSSIBLE
 
 
-def tied(one: Found, other: Found) -> bool:
-    """Whether published runs do not tell which of two is better.
-
-    Of the same GPU and software they differ in layout, which runs tell apart beyond a factor;
-    where the time is the same, too, the price decides. Of others, the errors on the sides that
-    face each other are taken as independent.
-    """
-    best, worst = sorted((one, other), key=lambda found: found.value)
-    if best.value <= 0 or best.value == worst.value:
-        return best.value == worst.value
-    gap = math.log(worst.value / best.value)
-    if one.kin == other.kin:
-        is_same_plan = one.time == other.time
-        return not is_same_plan and gap < math.log(max(one.tie_factor, other.tie_factor))
-    if not (best.high >= best.value and worst.low <= worst.value):  # unknown ends among them
-        return False
-    return are_tied((best.value, best.high), (worst.value, worst.low))
-
-
 def _cost_with_work(row: Row) -> float:
     """What a run costs where all hours of its contract have work; NaN where that is unknown."""
     return number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
@@ -388,31 +402,26 @@ def _chosen_by(measure: str, row: Row) -> float:
     return measured(measure, row)
 
 
-def _bad_case(measure: str, row: Row) -> float:
-    """A measure that 9 of 10 runs like it keep, in its unit."""
+def _order(measure: str, row: Row) -> tuple[float, ...]:
+    """What rows are chosen by: the bad case, minimized, then the value, then the cost."""
+    sign = better(measure)
+    return sign * _standing(measure, row).bad, _chosen_by(measure, row), measured(COST, row)
+
+
+def _standing(measure: str, row: Row) -> Standing:
+    """A scenario among others by a measure; a value, cost times time, errs as both together."""
     if measure == VALUE:
-        return _bad_case(COST, row) * _bad_case(TIME, row)
+        cost, time = _standing(COST, row), _standing(TIME, row)
+        ends = {n: getattr(cost, n) * getattr(time, n) for n in ("value", "low", "high", "bad")}
+        return time._replace(**ends)
     column = column_of_measure(measure, row) if measure in MEASURES else measure
-    value = measured(measure, row)
-    own = number(row.get(column))
-    return value * bad_case(column, row, int(better(measure))) / own if own else value
+    found = standing_of(column, row, int(better(measure)))
+    if math.isnan(found.low) and (ends_of_parts := measured_ends(measure, row)):
+        found = found._replace(low=ends_of_parts[0], high=ends_of_parts[1])
+    return found._replace(time=measured(TIME, row))
 
 
-def _ends(measure: str, row: Row) -> tuple[float, float]:
-    """The ends of the 90 % interval of a measure; NaN where there are none."""
-    if measure == VALUE:
-        return _NO_ENDS
-    column = column_of_measure(measure, row) if measure in MEASURES else measure
-    return ends_apart(column, row) or measured_ends(measure, row) or _NO_ENDS
-
-
-def _found(row: Row, time: float) -> Found:
-    """What there is of a scenario, whatever the measure."""
-    kin, tie_factor = tuple(row.get(name) for name in _KIN), number(row.get("tie_factor") or 1.0)
-    return Found(math.nan, *_NO_ENDS, int(number(row["scenario"])), kin, tie_factor, time)
-
-
-def _lead(measure: str, one: Found, other: Found) -> float:
+def _lead(measure: str, one: Standing, other: Standing) -> float:
     """How much better one is than the other, as a logarithm."""
     if one.value <= 0 or other.value <= 0:
         return 0.0

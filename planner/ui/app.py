@@ -280,7 +280,7 @@ class Pages:
             "content": Markup(answer.content) if answer else "",
             "plan": plan,
             "sliders": sliders_of(plan) if plan and question.command in _MOVED else [],
-            "files": _files_of(question.command, is_plan=bool(plan)) if answer else {},
+            "files": _files_of(question.command, answer) if answer else {},
             "targets": answer.targets if answer else (),
             "wrappers": [*WRAPPERS],
         }
@@ -415,17 +415,14 @@ _MOVED = ("explain", "estimate", "max-batch")
 _TABLES = ("search", "estimate", "size", "sweep")
 
 
-def _files_of(command: str, *, is_plan: bool) -> dict[str, str]:
+def _files_of(command: str, answer: Answer) -> dict[str, str]:
     """The files of an answer: what each is."""
     found = {"page.html": "page"}
     found |= {"table.csv": "CSV"} if command in _TABLES else {}
-    found |= {"plan.toml": "plan"} if is_plan else {}
+    found |= {"plan.toml": "plan"} if answer.plan else {}
     found |= {"launch.zip": "all files"} if command == "launch" else {}
-    return found | {
-        f"{name}.png": f"picture: {name}"
-        for name in PICTURES.get(command, ())
-        if name not in OF_A_LOAD
-    }
+    pictures = PICTURES.get(command, ()) if answer.is_drawn else ()
+    return found | {f"{name}.png": f"picture: {name}" for name in pictures if name not in OF_A_LOAD}
 
 
 @record(kw_only=True)

@@ -15,7 +15,19 @@ from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
 from planner.decide.improve import recommended_change
-from planner.decide.sizing.size import contracts_given, size_all, tasks_of
+from planner.decide.sizing.envelope import BUDGET, read_budget
+from planner.decide.sizing.load import load_of
+from planner.decide.sizing.scaling import Startup, read_startup
+from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
+from planner.decide.sizing.size import (
+    LOAD,
+    SERVICES,
+    STARTUP,
+    STOCK,
+    contracts_given,
+    size_all,
+    tasks_of,
+)
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
 from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
@@ -66,6 +78,7 @@ from planner.show.views.largest import (
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.rows import RowFiles, result_blocks
 from planner.show.views.search import estimate_command, interrupted_message
+from planner.show.views.services import add_services
 from planner.show.views.sizes import add_sizes, question_lines, reason_lines
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import data_folders
@@ -151,6 +164,20 @@ class Asked:
         if not files:
             raise SpecError("The uploaded file has expired: upload it again.")
         return self.folder / files[0][0] if len(files) == 1 else self.folder
+
+    def uploaded(self, name: str) -> Path:
+        """What was uploaded for a field, of several files the first."""
+        token, _, first = self.question.fields[name].rpartition(":")
+        if not token:
+            return Path(first)  # an example that is shipped
+        if first not in (file for file, _ in self.question.files):
+            raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
+        return self.folder / first
+
+    @property
+    def startup(self) -> Startup:
+        """What GPUs wait for until they serve."""
+        return read_startup(self.question.fields.get(STARTUP) or 0, option_of(STARTUP))
 
     def given(self) -> dict[str, object]:
         """The question as `make_request` takes it."""
@@ -365,13 +392,28 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
 
 
 def _size(asked: Asked) -> Found:
-    given = asked.given()
+    given, fields = asked.given(), asked.question.fields
     contracts = contracts_given(given.pop("contract", None), option_of("contract"))
-    request = make_request(given, said=option_of)
-    total = len(tasks_of(request, contracts, said=option_of))
+    if SERVICES in fields:
+        return _services(asked, given, contracts)
+    if STOCK in fields:
+        raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
+    request, load = load_of(
+        make_request(given, said=option_of),
+        asked.uploaded(LOAD) if LOAD in fields else None,
+        fields.get(STARTUP),
+        option_of,
+    )
+    budget = fields.get(BUDGET)
+    more: dict[str, Any] = {
+        LOAD: load,
+        "startup": asked.startup,
+        BUDGET: None if budget is None else read_budget(budget, option_of(BUDGET)),
+    }
+    total = len(tasks_of(request, contracts, said=option_of, **more))
     asked.tell(0, total)
     sizes = size_all(
-        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total)
+        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total), **more
     )
     if sizes.best is None:
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
@@ -391,6 +433,25 @@ def _size(asked: Asked) -> Found:
     plan = make_plan(sizes.request.changed(**places))
     pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
     return replace(found, pinned=pinned, line=line, told=fleet.chosen)
+
+
+def _services(asked: Asked, given: Mapping[str, object], contracts: Sequence[str | None]) -> Found:
+    """Several services on GPUs that they share."""
+    fields = asked.question.fields
+    refuse_of_one(fields, option_of)
+    common = {name: value for name, value in given.items() if name != WORKLOAD}
+    services, stock = read_services(asked.uploaded(SERVICES), common, option_of)
+    asked.tell(0, len(services))
+    fleet = share(
+        services,
+        read_stock(fields[STOCK], option_of(STOCK)) if STOCK in fields else stock,
+        contracts,
+        startup=asked.startup,
+        said=option_of,
+        progress=lambda done: asked.tell(done, len(services)),
+    )
+    text = object_text(lambda files: add_services(files, fleet, asked.question.words))
+    return _documented(asked, text)
 
 
 def _sweep(asked: Asked) -> Found:

@@ -27,6 +27,7 @@ from planner.ui.question import (
     WRAPPER,
     Question,
     fields_of,
+    is_file,
     option_of,
 )
 
@@ -80,7 +81,8 @@ _LISTED = ("contract", PRECISION, OBJECTIVES, THINGS, TARGET, WRAPPER, *_LISTS)
 class Field:
     """A field of a form: the text that it has, what may be chosen, what its option is called.
 
-    ``is_long``: it needs a line for itself; ``assumed`` is what an answer took where it is empty.
+    ``is_long``: it needs a line for itself; ``assumed`` is what an answer took where it is empty;
+    of several files that are uploaded the first ends as its ``example`` does.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Field:
     value: str
     example: str
     is_flag: bool
+    is_file: bool
     is_long: bool
     choices: str
     assumed: str
@@ -161,6 +164,7 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
         or _EXAMPLES.get(kind)
         or (term.default if term else ""),
         is_flag=kind == "flag",
+        is_file=is_file(name),
         is_long=name in _LINES or (term is not None and _LONG in term.form),
         choices=name if name in _LISTED else "",
         assumed=assumed,

@@ -36,7 +36,7 @@ from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
 from planner.ui.commands import UPLOADED, WHERE, Asked, Tell, check_size, found_by, placed
 from planner.ui.guard import Limits, Refused
-from planner.ui.question import FILE, PRICES, Question
+from planner.ui.question import FILE, PRICES, Question, is_file
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.registry import workload_of
 
@@ -50,7 +50,7 @@ class Answer:
     """The object of ``--json`` as text, and as a page its content as HTML.
 
     ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
-    ``targets`` the tools that can start it, its own first.
+    ``targets`` the tools that can start it, its own first; ``is_drawn``: it has pictures.
     """
 
     title: str
@@ -60,6 +60,7 @@ class Answer:
     assumed: Mapping[str, str] = field(default_factory=dict)
     plan: str = ""
     targets: Sequence[str] = ()
+    is_drawn: bool = False
 
     @property
     def size(self) -> int:
@@ -98,6 +99,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         assumed={**_assumed(text), **found.told},
         plan=_of_plan(question, line).query if line else "",
         targets=_targets(found.pinned) if found.pinned else (),
+        is_drawn=found.draw is not None,
     )
     check_size(made.size, limits)
     return made
@@ -608,8 +610,8 @@ class Uploads:
 
     def placed(self, question: Question) -> Question:
         """The question with the files that it names, where they are still kept."""
-        token = question.fields.get(FILE, "").partition(":")[0]
-        files = self._files.get(token, ())
+        tokens = [text.partition(":")[0] for n, text in question.fields.items() if is_file(n)]
+        files = tuple(file for token in tokens for file in self._files.get(token, ()))
         return replace(question, files=files) if files else question
 
 

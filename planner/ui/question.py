@@ -10,6 +10,8 @@ from typing import Self
 from urllib.parse import urlencode
 
 from planner.base.records import record
+from planner.decide.sizing.envelope import BUDGET
+from planner.decide.sizing.size import SERVICES
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.inputs import shown
@@ -53,6 +55,12 @@ PRICES_FILE = "prices.csv"
 """What the list of own prices is called on the command line."""
 
 
+def is_file(name: str) -> bool:
+    """Whether a field has what was uploaded."""
+    term = glossary().get(name)
+    return name == FILE or (term is not None and term.type == "file")
+
+
 def option_of(name: str) -> str:
     """What a field is called on the command line."""
     term = glossary().get(name)
@@ -68,6 +76,7 @@ def fields_of(command: str, workload: str) -> dict[str, Term | None]:
     fields |= {"model": asked["model"], "gpu": asked["gpu"]}
     fields["num_gpus"] = parameters["num_gpus"]
     fields |= {FILE: None} if command in _FROM_FILE else {}
+    fields |= terms_of(workload, "sizing") if command == "size" else {}
     fields |= asked
     if command in _ONE_PLAN:
         fields.pop("space", None)
@@ -159,8 +168,8 @@ class Question:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it says what it is about: a model, things to compare, or a file."""
-        return any(name in self.fields for name in ("model", THINGS, FILE))
+        """Whether it says what it is about: a model, things to compare, a file or services."""
+        return any(name in self.fields for name in ("model", THINGS, FILE, SERVICES))
 
     @property
     def query(self) -> str:
@@ -186,7 +195,7 @@ class Question:
                 continue
             if name in (SETTINGS, AGAINST):
                 words += [word for one in text.split() for word in (option_of(name), one)]
-            elif name == FILE:
+            elif is_file(name):
                 words += [option_of(name), text.partition(":")[2] or text]
             elif name == PRICES:
                 words += [option_of(name), PRICES_FILE]
@@ -212,6 +221,7 @@ class Question:
     def answers(self) -> dict[str, object]:
         """What is asked beside limits, settings, objectives, and what is the command's alone."""
         others = {THINGS, AGAINST, TARGET, WRAPPER, FILE, PRICES, SETTINGS, OBJECTIVES}
+        others |= {*terms_of(self.workload, "sizing")}
         limits = self.limits
         return {n: v for n, v in self.fields.items() if n not in others and n not in limits}
 
@@ -324,8 +334,8 @@ def _refuse_paths(name: str, text: str) -> None:
     """Refuse what names a file; of a model ORG/NAME is the name that others have for it."""
     term = glossary().get(name)
     is_name = term is None or term.type in ("names", "text")
-    if name in (FILE, PRICES):
-        return  # what was uploaded, and prices as such
+    if is_file(name) or name in (PRICES, BUDGET):
+        return  # what was uploaded, prices as such, and money by the time
     words = [text] if name != "model" else _several(text)
     left = [one for one in words if not (name == "model" and _REPOSITORY.fullmatch(one))]
     is_path = any(mark in one for one in left for mark in _PATHS)
@@ -395,6 +405,9 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     of = f" ({', '.join(term.of)})" if term.of else ""
     is_limit = "limit" in term.kind and "question" not in term.kind
     bound = ("at most: " if term.sign > 0 else "at least: ") if is_limit else ""
+    if term.type == "file":
+        told = f"{term.description}{of}; what /uploads called it, with what it names behind it"
+        return {"type": "string", "description": told}, False
     kinds = ["number", "string", "array"] if "parameter" in term.kind else ["number", "string"]
     if term.type == "flag":
         kinds = ["boolean", "string"]

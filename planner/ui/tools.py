@@ -24,7 +24,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.ui.guard import Limits, Refused
 from planner.ui.pool import OBJECT_FILE, Pool
-from planner.ui.question import FILE, SUMMARIES, Question, question_schema
+from planner.ui.question import SUMMARIES, Question, is_file, question_schema
 
 COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
 """Commands that are tools; others write files, or answer with a page."""
@@ -43,6 +43,31 @@ _SAYS = (
     "what it costs, with 90 % intervals from published runs. Values are as on the command line: "
     "8k, 40%, 30d, several with commas. Names of models and GPUs are told by the tool names."
 )
+
+
+_ROW = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
+_ANSWER: dict[str, Any] = {
+    "type": "object",
+    "required": ["manifest"],
+    "properties": {
+        "manifest": {
+            "type": "object",
+            "description": "version, command, digests of specs, and what was assumed (defaults)",
+        },
+        "rows": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "the first rows; a column ends with its unit, X_low and X_high are the "
+            f"ends of its 90 % interval, the tool {NAMES} says what terms mean",
+        },
+        **dict.fromkeys(("recommended_row", "tied_row", "proven_row", "fastest_row"), _ROW),
+    },
+}
+"""The object of ``--json``: what is the same of all commands; others have more parts."""
+_NAMED: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": {"type": ["array", "object"], "description": "names, or terms"},
+}
 
 
 def serve(limits: Limits, specs: Path | None) -> None:
@@ -87,6 +112,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                 name=command,
                 description=f"{SUMMARIES[command]}. {bounds}",
                 input_schema=_with_rows(question_schema(command)),
+                output_schema=_ANSWER,
                 annotations=is_read,
             )
             for command in COMMANDS
@@ -102,6 +128,7 @@ def _tools(limits: Limits) -> list[types.Tool]:
                     "like": {"type": "string", "description": "what a name has in it"},
                 },
             },
+            output_schema=_NAMED,
             annotations=is_read,
         ),
     ]
@@ -113,7 +140,7 @@ def _kinds() -> list[str]:
 
 def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a question without uploads, in short, with how much is answered."""
-    fields = {name: one for name, one in schema["properties"].items() if name != FILE}
+    fields = {name: one for name, one in schema["properties"].items() if not is_file(name)}
     limits = fields.pop("constraints", {}).get("properties", {})
     kept = {name: one if name in _DESCRIBED else _bare(one) for name, one in fields.items()}
     if limits:
@@ -152,8 +179,8 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.
         raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
     if len(json.dumps(given)) > pool.limits.question_bytes:
         raise Refused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
-    if FILE in given:
-        raise SearchSpaceError(f"{name} has no {FILE}: nothing is uploaded here.")
+    if uploaded := next(filter(is_file, given), ""):
+        raise SearchSpaceError(f"{name} has no {uploaded}: nothing is uploaded here.")
     is_full = given.pop(FULL, False) is True
     job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
     future = asyncio.wrap_future(job.future)

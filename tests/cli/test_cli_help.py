@@ -92,6 +92,24 @@ def test_an_unknown_topic_names_those_there_are(planner):
     )
 
 
+@each(
+    ("command", "words"),
+    [
+        (("report",), "no help on 'money' alone; this is all of planner report."),
+        (("ui",), "no help on 'money' alone; this is all of planner ui."),
+        (("validate",), "no help on 'money' alone; this is all of planner validate."),
+        (("specs",), "no help on 'money' alone; this is all of planner specs."),
+        (("specs", "list"), "no help on 'money' alone; this is all of planner specs list."),
+        (("sweep", "show"), "no help on 'money' alone; this is all of planner sweep show."),
+    ],
+)
+def test_where_no_topics_are_a_word_gets_all_of_the_help(planner, command, words):
+    out, whole = (planner(*command, "-h", *word).out for word in (("money",), ()))
+    assert out.startswith(whole.rstrip())
+    assert words in " ".join(out[len(whole.rstrip()) :].split())
+    assert planner("specs", "-h", "list").out.rstrip().endswith("Of list: planner specs list -h")
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_the_help_of_a_workload_has_its_own_words_alone(planner, workload):
     for words in (("--workload", workload), (f"--workload={workload}",)):

@@ -115,7 +115,9 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
     ]
     even = [*asked[:-1], f"mi325x={0.97 * 3.9 * costs[1] / costs[0]:.3f},h100=3.9"]
     assert "Recommended: h100-sxm-80gb" in planner(*even).out
-    assert "not proven" not in planner(*even).out.split("by gpu")[0]
+    first, tied, *_ = planner(*even).out.partition("Recommended: ")[2].split("\n")
+    assert "not proven" not in first
+    assert tied.startswith("Tied with mi325x, NeMo")  # which is said, with what it would gain
 
 
 def test_the_headline_says_how_surely_limits_hold(planner):
@@ -136,7 +138,7 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     assert document.keys() == {
         *("manifest", "rows", "comparisons", "open_facts", "recommended_sure", "recommended_load"),
         *("recommended", "recommended_row", "recommended_limits", "fastest", "fastest_row"),
-        *("proven_row", "levers"),
+        *("proven_row", "tied_row", "levers"),
     }
     manifest = document["manifest"]
     assert {

@@ -57,7 +57,7 @@ def test_what_follows_from_the_time_is_as_unsure_as_the_time():
 
 
 def test_what_all_plans_have_in_common_tells_none_apart():
-    """A campaign's spread counts in the interval alone, that of prices in ties, in no bad case."""
+    """The spreads of campaigns and of sellers' prices count in the interval alone, in no tie."""
     asked = {"model": "llama-7b", "num_gpus": 8, "gpu": "h100"}
     (row,) = planner.estimate(**asked, price=2.0).to_frame().to_dict("records")
     low, high = ends_apart("cost_usd", row)
@@ -69,7 +69,8 @@ def test_what_all_plans_have_in_common_tells_none_apart():
     assert ends_apart("price_date", row) is None
     (listed,) = planner.estimate(**asked).to_frame().to_dict("records")
     step = listed["time_to_train_high_days"] / listed["time_to_train_days"]
-    assert ends_apart("cost_usd", listed)[1] / listed["cost_usd"] > 1.2 * step
+    assert listed["cost_high_usd"] / listed["cost_usd"] > 1.2 * step
+    assert ends_apart("cost_usd", listed)[1] / listed["cost_usd"] == pytest.approx(step)
     bad = bad_case("cost_usd", listed, 1) / listed["cost_usd"]
     assert bad == pytest.approx(quantile((1 / step, step), 0.9, 1))
 

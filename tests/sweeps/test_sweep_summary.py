@@ -11,9 +11,10 @@ from made import COUNTS, GPUS, plan_of, row_of, rows_of
 from rows import each
 
 from planner.confidence.intervals import chance_below, quantile
+from planner.confidence.ranking import Standing, tied
 from planner.sweeps.plan import work_questions
 from planner.sweeps.screen import overtaking_line, tie_lines, winner_lines
-from planner.sweeps.summary import Found, reason_mark, summarize, tied
+from planner.sweeps.summary import reason_mark, summarize
 
 SPOTS = [*product(GPUS, COUNTS)]
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)
@@ -122,7 +123,7 @@ def test_of_the_fastest_the_cheapest_is_named():
 
 
 def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
-    return Found(value, value / spread, value * spread, 0, (kin,), factor, time)
+    return Standing(value, value / spread, value * spread, value, (kin,), factor, time)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
         (found(1.0), found(1.1 ** math.sqrt(2) - 1e-6, kin="b"), True),  # independent errors
         (found(1.0), found(1.1 ** math.sqrt(2) + 1e-6, kin="b"), False),
         (found(1.0), found(1.0, kin="b"), True),
-        (found(1.0), Found(1.0001, math.nan, math.nan, 0, ("b",), 1.2, 1.0), False),
+        (found(1.0), Standing(1.0001, kin=("b",)), False),
     ],
 )
 def test_ties(one, other, is_tie):

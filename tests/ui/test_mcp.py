@@ -80,6 +80,17 @@ def test_every_question_is_a_tool_with_the_terms_of_the_table(found: dict[str, A
     assert all(len(str(tool.input_schema)) < 10_000 for tool in found["tools"])
 
 
+def test_answers_are_what_their_schema_says(found: dict[str, Any]) -> None:
+    """The client of the SDK holds every answer of this module to the schema of its tool."""
+    schemas = {tool.name: tool.output_schema for tool in found["tools"]}
+    for word, tool in {"search": "search", "estimate": "estimate", "gpus": "names"}.items():
+        answer = found[word].structured_content
+        assert {*schemas[tool].get("required", ())} <= {*answer}
+    parts = schemas["search"]["properties"]
+    assert {*parts} <= {*found["full"].structured_content}
+    assert "manifest" not in schemas["names"].get("properties", {})
+
+
 def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]) -> None:
     result = found["search"]
     assert not result.is_error

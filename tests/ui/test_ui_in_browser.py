@@ -202,3 +202,38 @@ def test_pages_stay_within_their_width_and_are_read_on_light_and_dark(opened, ad
                 if page.locator(name).count():
                     assert page.evaluate(_CONTRAST, name) >= 4.5, (path, scheme, name)
         page.context.close()
+
+
+def test_a_day_several_services_and_a_budget_are_decided_in_the_browser(opened, address, tmp_path):
+    """What the command line is given with files and money is given in the form."""
+    day, services = tmp_path / "chat.csv", tmp_path / "both.toml"
+    day.write_text("time,request_rate\n00:00,2\n08:00,9\n")
+    services.write_text(
+        'model = "llama-3.1-8b"\n[services.chat]\nload = "chat.csv"\n[services.code]\n'
+        "request_rate = 3\n"
+    )
+    service = "workload=serve&gpu=h100&engine=vllm&mode=aggregated&price=3"
+    page = opened(f"{address}/size?{service}&model=llama-3.1-8b")
+    page.set_input_files("#f-load", [day])
+    _wait_for(page, _ANSWERED)
+    assert "--load chat.csv" in page.locator("#command").text_content()
+    assert "What does the day take?" in page.locator("#answered").text_content()
+    assert "A day of" in page.locator(".headline").text_content()
+    page.goto(f"{address}/size?{service}&stock=h100%3D40")
+    page.set_input_files("#f-services", [day, services])  # in any order
+    _wait_for(page, _ANSWERED)
+    assert "--services both.toml" in page.locator("#command").text_content()
+    assert "2 services run on" in page.locator(".headline").text_content()
+    assert {"chat", "code", "40"} <= {*page.locator("#answered td").all_text_contents()}
+    link = page.locator("a", has_text="The same as JSON").get_attribute("href")
+    assert httpx.get(address + link, timeout=PATIENCE_S).json()["pools"]
+    page.goto(f"{address}/size?{service}&model=llama-3.1-8b")
+    page.fill("#f-budget", "20kUSD/month")
+    page.keyboard.press("Enter")
+    _wait_for(page, _ANSWERED)
+    assert "--budget 20kUSD/month" in page.locator("#command").text_content()
+    assert "output tokens/s" in page.locator(".headline").text_content()
+    page.fill("#f-budget", "20kUSD/fortnight")
+    page.keyboard.press("Enter")
+    _wait_for(page, "document.querySelector('.fault') !== null")
+    assert "is no period" in page.locator("[role=alert]").text_content()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -14,13 +14,23 @@ from planner.base.arrays import first
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.intervals import MEDIAN, are_tied
+from planner.confidence.intervals import MEDIAN
+from planner.confidence.ranking import Standing, most_known, tied
 from planner.configurations.table import PREFILL
 from planner.decide.open_facts import MovingFact
 from planner.optimize.collector import NearestMiss, why
 from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value
 from planner.optimize.result import SearchResult
-from planner.optimize.result_columns import RUNS, bad_case, ends_apart, ends_of, full_columns
+from planner.optimize.result_columns import (
+    BASIS,
+    RUNS,
+    TIE_FACTOR,
+    bad_case,
+    ends_apart,
+    ends_of,
+    full_columns,
+    standing_of,
+)
 from planner.optimize.source import Candidates, Source, first_row
 from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import EACH_ITS_OWN, Plan
@@ -29,7 +39,7 @@ if TYPE_CHECKING:
     from planner.decide.sizing.day import Day
     from planner.decide.sizing.envelope import Yield
 
-
+AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """By the unit of a limit what the names of its columns end with, and their unit."""
@@ -153,6 +163,7 @@ class Fleet:
 
 
 _CAPACITY = "capacity_requests_per_s"
+_OF_COST = "value", "low", "high", "bad"
 
 
 def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
@@ -181,15 +192,40 @@ def bad_cost(row: Mapping[str, object]) -> float:
     return number(row.get(hour)) if row.get(run) is None else bad_case(run, row, 1)
 
 
+def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
+    """Rows of choices, the one to take first, then the cheapest in a bad case, then the fewest
+    GPUs.
+
+    Taken is the cheapest in a bad case, or of those that are tied with it one with more evidence.
+    """
+
+    def order(row: Mapping[str, object]) -> tuple[float, float]:
+        cost = bad_cost(row)
+        return math.inf if math.isnan(cost) else cost, number(row.get("num_gpus"))
+
+    found = sorted(rows, key=order)
+    cheapest = [row for row in found if CHEAPEST in str(row.get("choice") or CHEAPEST)]
+    if not cheapest:
+        return found
+    first = cheapest[most_known([cost_standing(row) for row in cheapest])]
+    return [first, *(row for row in found if row is not first)]
+
+
+def cost_standing(row: Mapping[str, object]) -> Standing:
+    """A row among others by what it costs."""
+    run, hour = COSTS
+    value, low, high = cost_ends(row)
+    found = standing_of(run if row.get(run) is not None else hour, row)
+    time = number(row.get("time_to_train_days"))
+    return found._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
+
+
 def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
-    """Of rows, the cheapest first, those that published runs do not tell from it by their cost."""
-    ends = [cost_ends(row) for row in rows]
-    best = ends[0]
+    """Of rows those whose cost published runs do not tell from that of the first."""
+    standings = [cost_standing(row) for row in rows]
+    first = standings[0]
     return [
-        place > 0
-        and one[0] >= best[0] > 0
-        and are_tied((best[0], max(best[2], best[0])), (one[0], min(one[1], one[0])))
-        for place, one in enumerate(ends)
+        place > 0 and first.value > 0 and tied(first, one) for place, one in enumerate(standings)
     ]
 
 
@@ -252,6 +288,16 @@ class Size:
         return best is not None and best.is_proven
 
     @property
+    def standing(self) -> Standing:
+        """How it stands among others by its cost, of a load by that of a day."""
+        best = self.cheapest or self.fewest
+        found = Standing(math.nan) if best is None else cost_standing(best.row)
+        if self.day is None or not found.value:
+            return found
+        ends = {n: getattr(found, n) * self.day.cost / found.value for n in _OF_COST}
+        return found._replace(**ends)
+
+    @property
     def order(self) -> tuple[bool, float, float]:
         """What sizes are sorted by: cost in a bad case, then GPUs; what has none comes last.
 
@@ -283,7 +329,8 @@ def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Val
     source = candidates.source
     sure = source.confidence(num_gpus)
     return {
-        "basis": None if sure is None else sure.basis,
+        BASIS: None if sure is None else sure.basis,
+        TIE_FACTOR: None if sure is None else float(sure.layout),
         "assumed": text.assumed_in_short(plan.assumed),
     }
 

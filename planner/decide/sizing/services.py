@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -19,10 +19,11 @@ from planner.base.cells import Value, by_column
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.day import DAYS_PER_MONTH, Terms, terms_for
+from planner.decide.sizing.envelope import BUDGET
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.load import HOURS, Load, read_load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
-from planner.decide.sizing.size import Progress, current_gpus, size_all
+from planner.decide.sizing.size import LOAD, SERVICES, STOCK, Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.inputs import full_name, of_each_gpu, several, shown, whole
 from planner.question.request import ALL, Request
@@ -156,7 +157,6 @@ class _Search:
 MOST_SERVICES = 16
 # Shares of a service's requests on one of two types of GPUs.
 _PARTS = (0.25, 0.5, 0.75)
-_SERVICES, _STOCK, _LOAD = "services", "stock", "load"
 
 
 @record(kw_only=True)
@@ -249,7 +249,7 @@ class Pool:
         """Its columns; what is unknown or has no end is None."""
         return {
             "gpu": self.gpu,
-            "stock": self.stock if math.isfinite(self.stock) else None,
+            STOCK: self.stock if math.isfinite(self.stock) else None,
             "most_gpus": self.most,
             "base_gpus": self.held,
             "gpu_hours": self.gpu_hours,
@@ -337,7 +337,7 @@ def _rows(one: Placement) -> Iterator[dict[str, Value]]:
         yield head
 
 
-def read_stock(given: object, said: str = _STOCK) -> dict[str, int]:
+def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
     """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
 
     Raises
@@ -352,6 +352,19 @@ def read_stock(given: object, said: str = _STOCK) -> dict[str, int]:
             raise SearchSpaceError(wrong)
         stock[name] = whole(number, f"{said} of {name}", 1)
     return stock
+
+
+def refuse_of_one(given: Collection[str], said: Said = str) -> None:
+    """Refuse, of the names that are ``given``, what is of one service where several share GPUs.
+
+    Raises
+    ------
+    SearchSpaceError
+        One of them is.
+    """
+    for name in (LOAD, BUDGET, "num_gpus", "plot"):
+        if name in given:
+            raise SearchSpaceError(f"{said(name)} is of one service, not several.")
 
 
 def read_services(
@@ -372,15 +385,14 @@ def read_services(
     """
     folder = Path() if isinstance(given, Mapping) else Path(given).parent
     table = given if isinstance(given, Mapping) else read_toml(Path(given))
-    own = _mapping(table.get(_SERVICES))
+    own = _mapping(table.get(SERVICES))
     if not own or not all(isinstance(answers, Mapping) for answers in own.values()):
         raise SearchSpaceError(
-            f"Give a table for each service, such as [{_SERVICES}.chat] with model and "
-            "request_rate."
+            f"Give a table for each service, such as [{SERVICES}.chat] with model and request_rate."
         )
     if len(own) > MOST_SERVICES:
         raise SearchSpaceError(f"At most {MOST_SERVICES} services share GPUs, not {len(own)}.")
-    shared = {name: value for name, value in table.items() if name not in (_SERVICES, _STOCK)}
+    shared = {name: value for name, value in table.items() if name not in (SERVICES, STOCK)}
     services, faults = [], list[str]()
     for name, answers in own.items():
         try:
@@ -390,7 +402,7 @@ def read_services(
             faults += [f"{name}: {line}" for line in str(error).splitlines()]
     if faults:
         raise SearchSpaceError("\n".join(faults))
-    return tuple(services), read_stock(table.get(_STOCK, {}))
+    return tuple(services), read_stock(table.get(STOCK, {}))
 
 
 def _service(
@@ -407,7 +419,7 @@ def _service(
     load = None
     for word, value in answers.items():
         known = full_name(word, {**limits, **questions})
-        if word == _LOAD:
+        if word == LOAD:
             beside = folder / str(value)
             load = read_load(beside if beside.exists() else Path(str(value)))
         elif known in questions or word == "settings":
@@ -415,11 +427,11 @@ def _service(
         elif known in limits:
             bounds[known] = value
         else:
-            hint = did_you_mean(word, [*questions, *limits, _LOAD])
+            hint = did_you_mean(word, [*questions, *limits, LOAD])
             raise SearchSpaceError(f"Unknown question or limit {shown(word)}.{hint}")
     request = make_request({**asked, "workload": "serve", "constraints": bounds}, said=said)
     if load is None and request.request_rate is None:
-        raise SearchSpaceError(f"Say what it must serve: request_rate or {_LOAD}.")
+        raise SearchSpaceError(f"Say what it must serve: request_rate or {LOAD}.")
     return Service(name=name, request=request, load=load)
 
 

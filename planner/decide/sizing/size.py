@@ -10,20 +10,22 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
-from planner.base.cells import Value, by_column
+from planner.base.cells import Row, Value, by_column
 from planner.base.enums import Contract
 from planner.base.processes import TRIES, Lost, on_workers
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
+from planner.confidence.ranking import Standing, most_known, regrets, tied
 from planner.decide.sizing.day import days_of
 from planner.decide.sizing.envelope import POWER, Budget, Envelope
-from planner.decide.sizing.fleet import DEADLINES, Size
+from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
 from planner.decide.sizing.load import Load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import StopSearch
 from planner.question.inputs import read, several
 from planner.question.request import ALL, Request
@@ -46,14 +48,17 @@ SURELY = 0.9
 """The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
-COST = "cost"
+COST, REGRET = "cost", "expected_regret"
+LOAD, STARTUP, _, SERVICES, STOCK = terms_about("sized_by")
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service, the cheapest in a bad case first, without a plan last."""
+    """The sizes of a run or a service: the one to take first, then the cheapest in a bad case,
+    without a plan last.
+    """
 
     request: Request
     sizes: tuple[Size, ...]
@@ -73,11 +78,29 @@ class Sizes:
 
     @cached_property
     def best(self) -> Size | None:
-        """The cheapest, of unknown prices the one of the fewest GPUs; None without any.
+        """The cheapest in a bad case, or of those tied with it one with more evidence; None without
+        any. Of unknown prices the one of the fewest GPUs.
 
         Within a limit of power or a budget the one that carries most.
         """
         return self.found[0] if self.found else None
+
+    @property
+    def is_cheapest(self) -> bool:
+        """Whether the best is the cheapest in a bad case."""
+        return self.best is min(self.found, key=lambda size: size.order, default=None)
+
+    @property
+    def better_tied(self) -> Size | None:
+        """The cheapest as predicted of those that are tied with the best and predicted to cost
+        less; None without any.
+        """
+        if self.best is None or self.best.carried is not None:
+            return None
+        own = self.best.standing
+        less = [one for one in self.found if one.standing.value < own.value]
+        tied_ones = (one for one in less if tied(own, one.standing))
+        return min(tied_ones, key=lambda one: one.standing.value, default=None)
 
     @property
     def proven(self) -> Size | None:
@@ -93,8 +116,26 @@ class Sizes:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """A row for each choice as columns; what a row lacks is None."""
+        return by_column(self.rows)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """A row for each choice, with what it is expected to lose against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
-        return by_column(rows)
+        costs = [cost_standing(row) if row["feasible"] else Standing(math.nan) for row in rows]
+        if self.best is None or self.best.carried is not None or len(self.found) < 2:
+            return rows
+        lost = regrets(costs).tolist()
+        return [{**row, REGRET: known_value(one)} for row, one in zip(rows, lost, strict=True)]
+
+    @property
+    def regret(self) -> float:
+        """What the best is expected to lose against the others, as a share of its cost; NaN where
+        there are none, or nothing tells.
+        """
+        if len(self.found) < 2 or self.found[0].carried is not None:
+            return math.nan
+        return float(regrets([one.standing for one in self.found])[0])
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each choice: GPU, contract, margins, then the plan's columns in full.
@@ -160,8 +201,17 @@ def size_all(
     if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
-    sizes = tuple(sorted(found, key=lambda one: one.order))
-    return Sizes(request=asked, sizes=sizes, load=load, budget=budget)
+    return Sizes(request=asked, sizes=_ordered(found), load=load, budget=budget)
+
+
+def _ordered(found: Sequence[Size]) -> tuple[Size, ...]:
+    """The one to take first, then in their order."""
+    sizes = sorted(found, key=lambda one: one.order)
+    priced = [one for one in sizes if one.fewest is not None and one.carried is None]
+    if not priced or not math.isfinite(priced[0].standing.value):
+        return tuple(sizes)
+    first = priced[most_known([one.standing for one in priced])]
+    return (first, *(one for one in sizes if one is not first))
 
 
 @record(kw_only=True)

@@ -23,6 +23,7 @@ from planner.show.views.details import details_of
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_lines
 from planner.show.views.rows import RowFiles, result_blocks
+from planner.show.views.sure import with_told_ends
 from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PinnedPlan, asked_of
 from planner.workloads.plan import Plan
@@ -74,14 +75,15 @@ def finish_search(
     if files.has_object and best is not None and (fastest := result.fastest) is not None:
         chosen = {
             "recommended": PinnedPlan.of(plan, best.row).to_dict(),
-            "recommended_row": full_rows(best.columns(), plan.problem.sources)[0],
+            "recommended_row": _row(plan, best),
             "recommended_limits": _limits(plan, best),
             "recommended_load": load_line(plan, best),
-            "recommended_sure": _sureness(plan, best),
+            "recommended_sure": {**_sureness(plan, best), "regret": known_value(result.regret)},
             "open_facts": _open_facts(plan, best),
-            "proven_row": _proven_row(plan, result),
+            "proven_row": _row(plan, result.proven),
+            "tied_row": _row(plan, result.better_tied),
             "fastest": PinnedPlan.of(plan, fastest.row).to_dict(),
-            "fastest_row": full_rows(fastest.columns(), plan.problem.sources)[0],
+            "fastest_row": _row(plan, fastest),
             "comparisons": {
                 axis: _compared(plan, result, one) for axis, one in result.comparisons.items()
             },
@@ -113,10 +115,17 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     return {"basis": sure.basis, "tie_factor": factor}
 
 
-def _proven_row(plan: Plan, result: SearchResult) -> dict[str, Any] | None:
-    """The row of the best plan whose software was measured on its GPU; None without any."""
-    best = result.proven
-    return None if best is None else full_rows(best.columns(), plan.problem.sources)[0]
+def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
+    """The row of a plan, its intervals with what nobody gave; None without a plan."""
+    if candidates is None:
+        return None
+    return _told(plan, candidates, full_rows(candidates.columns(), plan.problem.sources)[0])
+
+
+def _told(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the intervals that answers tell, which hold what nobody gave."""
+    told = with_told_ends(plan, candidates, row)
+    return {name: known_value(value) for name, value in told.items()}
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
@@ -126,10 +135,11 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
+    together = zip(compared.losses, compared.plans, rows, strict=True)
     return {
         "rows": [
-            {"loss": known_value(loss), **row}
-            for loss, row in zip(compared.losses, rows, strict=True)
+            {"loss": known_value(loss), **_told(plan, judged, row)}
+            for loss, judged, row in together
         ],
         "without_plan": {str(value): why for value, why in compared.without_plan.items()},
     }

@@ -19,7 +19,7 @@ from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import ends_of, full_columns, intervals
+from planner.optimize.result_columns import RUNS, full_columns, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_of
@@ -52,10 +52,11 @@ from planner.show.views.overview import (
 from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
+    regret_words,
     short_open_lines,
     sure_lines,
-    told_ends,
     told_names,
+    with_told_ends,
 )
 from planner.show.views.told import (
     ends_in,
@@ -118,6 +119,9 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
     yield from comparisons_blocks(plan, result, is_full=True)
+    column = of_objective(plan, plan.problem.objectives[0].name, result.table)
+    if result.table and (line := regret_words(result.regret, label(column))):
+        yield said(line, indent="")
     yield from front_blocks(plan, result, top)
     if result.recommended is not None:
         yield from points_blocks(plan, result)
@@ -138,12 +142,15 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     row = result.recommended_row
     yield GAP
     yield said(headline(plan, result), mark=BEST, indent="")
-    if line := proven_line(plan, result):
-        yield said(line, most=_LINES)
+    for line in (proven_line(plan, result), _tied_line(plan, result)):
+        if line:
+            yield said(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
-    if line := fastest_line(column, row, best, short_plan(plan, best)):
+    better = result.better_tied
+    is_told = better is not None and better.row[column] == best[column]
+    if not is_told and (line := fastest_line(column, row, best, short_plan(plan, best))):
         yield said(line)
     if line := solid_line(plan, result, row):
         yield said(line)
@@ -264,6 +271,30 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     reached = told(column, row[column], ends_in(column, row))
     where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
     return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
+
+
+def _tied_line(plan: Plan, result: SearchResult) -> str:
+    """What another software or GPU is predicted to gain, which runs do not tell; empty if none."""
+    best, better = result.recommended, result.better_tied
+    if best is None or better is None:
+        return ""
+    row = first_row(full_columns(better.columns(), plan.problem.sources))
+    goal = plan.problem.objectives[0].name
+    return tied_words(
+        plan.workload, of_objective(plan, goal, row), best.row, with_told_ends(plan, better, row)
+    )
+
+
+def tied_words(
+    workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
+) -> str:
+    """That published runs do not tell a plan from one that is predicted to be ``better``."""
+    mine, other = number_of(row, column), number_of(better, column)
+    where = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
+    words = [f"{label(column)} {told(column, other, ends_in(column, better))}"]
+    words += [f"{share(abs(other / mine - 1))} better"] if mine else []
+    words += ["not proven"] if better.get(RUNS) == 0 else []
+    return f"Tied with {where}{plan_of(workload, better)}: {', '.join(words)}"
 
 
 def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
@@ -409,16 +440,10 @@ def _with_open_facts(
     plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
 ) -> list[Mapping[str, object]]:
     """Rows of a comparison with the intervals that reports tell of a plan."""
-    found: list[Mapping[str, object]] = []
-    for at, row in enumerate(rows):
-        ends = told_ends(plan, compared.plans[at]) if at < len(compared.plans) else {}
-        told = {
-            end: value
-            for column, both in ends.items()
-            for end, value in zip(ends_of(column), both, strict=True)
-        }
-        found.append({**row, **told})
-    return found
+    return [
+        with_told_ends(plan, compared.plans[at], row) if at < len(compared.plans) else row
+        for at, row in enumerate(rows)
+    ]
 
 
 def compared_columns(

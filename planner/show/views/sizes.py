@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from planner.base import text
 from planner.base.cells import number
@@ -18,7 +17,7 @@ from planner.decide.sizing.fleet import (
     Fleet,
     Margin,
     Size,
-    bad_cost,
+    by_cost,
     tied_with_first,
 )
 from planner.decide.sizing.scaling import HOLD, LATE
@@ -42,7 +41,7 @@ from planner.show.views.documents import question_manifest
 from planner.show.views.money import basis_line, prices_lines, signed_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.services import carried_blocks, carried_lines, envelope_words
-from planner.show.views.sure import other_formats
+from planner.show.views.sure import other_formats, regret_words
 from planner.show.views.told import (
     ends_in,
     label,
@@ -72,7 +71,6 @@ SCALED = "An autoscaler that asks when the load has risen, by its spare"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
-AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
@@ -148,7 +146,12 @@ def best_lines(sizes: Sizes) -> list[str]:
         return carried_lines(sizes)
     if best.day is not None:
         return [*_day_best_lines(best, best.day, sure)]
-    lines = [_best_line("Cheapest", best, best.cheapest or best.fewest, sure)]
+    word = "Cheapest" if sizes.is_cheapest else "Recommended"
+    lines = [_best_line(word, best, best.cheapest or best.fewest, sure)]
+    if (other := sizes.better_tied) is not None:
+        lines.append(
+            _best_line("Tied with it, predicted to cost less", other, _cheapest(other), sure)
+        )
     solid = next(
         (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
     )
@@ -158,6 +161,8 @@ def best_lines(sizes: Sizes) -> list[str]:
         )
     if not best.is_proven:
         lines.append(_proven_line(best, sizes.proven, sure))
+    if line := regret_words(sizes.regret, "cost"):
+        lines.append(line)
     if line := _spare_line(best.cheapest or best.fewest):
         lines.append(line)
     if best.simplest is not None:
@@ -327,16 +332,6 @@ def _brief(row: Mapping[str, object]) -> str:
 
 def _from_to(least: int, most: int) -> str:
     return text.count(most) if least == most else f"{text.count(least)} to {text.count(most)}"
-
-
-def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
-    """Rows of choices, the cheapest in a bad case first, then those of the fewest GPUs."""
-
-    def order(row: Mapping[str, object]) -> tuple[float, float]:
-        cost = bad_cost(row)
-        return math.inf if math.isnan(cost) else cost, number_of(row, "num_gpus")
-
-    return sorted(rows, key=order)
 
 
 def row_lines(rows: Rows) -> Iterator[str]:

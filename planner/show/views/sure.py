@@ -10,7 +10,7 @@ from planner.base import text
 from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
 from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
+from planner.optimize.result_columns import FOLLOWING, ends_of, fit_probability, intervals
 from planner.optimize.source import Candidates
 from planner.question.terms import glossary, is_of_answers
 from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
@@ -34,13 +34,20 @@ _BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
-_EVIDENCE = {
-    "measured": "this hardware and software",
-    "transferred": "similar hardware or software",
-    "roofline": "roofline, not fitted to runs",
-    "assumed": "kernel rates assumed",
+EVIDENCE = {
+    "measured": ("this hardware and software", "measured runs of this software on such GPUs"),
+    "transferred": (
+        "similar hardware or software",
+        "measured runs of this software or of such GPUs",
+    ),
+    "roofline": (
+        "roofline, not fitted to runs",
+        "no run of this software or of such GPUs was fitted",
+    ),
+    "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
 }
-"""What is said of each basis (`planner.confidence.intervals.basis_of`)."""
+"""What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
@@ -77,6 +84,22 @@ def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, floa
     row = candidates.row
     sure = candidates.source.confidence(number_in(row, "num_gpus"))
     return widened(intervals(row, sure), moving_facts(plan, candidates))
+
+
+def with_told_ends(
+    plan: Plan, candidates: Candidates, row: Mapping[str, object]
+) -> dict[str, object]:
+    """A row of the first candidate with the ends of its intervals as `told_ends` has them."""
+    ends = told_ends(plan, candidates)
+    return {**row, **{n: v for c, e in ends.items() for n, v in zip(ends_of(c), e, strict=True)}}
+
+
+def regret_words(regret: float, of: str) -> str:
+    """What a plan is expected to lose against the best of the others; empty where unknown."""
+    if not math.isfinite(regret):
+        return ""
+    lost = "what it loses on average to the one that turns out best"
+    return f"Expected regret {text.percent(regret)} of its {of}: {lost}"
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
@@ -135,7 +158,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
     code, comma, rest = basis.partition(",")
     counted = f"; {text.count(runs)} runs on this GPU" if runs else ""
     counted = "; not proven, no runs on this GPU" if runs == 0 else counted
-    return f"{_EVIDENCE.get(code, code)}{comma}{rest}{counted}"
+    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:

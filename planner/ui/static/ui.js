@@ -22,7 +22,7 @@
     const value = one.value.trim();
     if (one.name === "things") return [];
     if (one.name === "target") return [];
-    if (one.name === "file") return [option, quoted(value.slice(value.indexOf(":") + 1))];
+    if (one.dataset.file) return [option, quoted(value.slice(value.lastIndexOf(":") + 1))];
     if (one.name === "prices") return [option, "prices.csv"];
     if (one.dataset.flag) return [value === "true" ? option : `--no-${option.slice(2)}`];
     if (["settings", "against"].includes(one.name)) return value.split(/\s+/).flatMap((w) => [option, quoted(w)]);
@@ -68,7 +68,7 @@
   async function ask(keepsSliders = false) {
     stop();
     const asked = query();
-    if (!["model", "things", "file"].some((name) => asked.get(name))) return;
+    if (!["model", "things", "file", "services"].some((name) => asked.get(name))) return;
     const { command } = shown.dataset;
     history.replaceState(null, "", `/${command}?${asked}`);
     document.getElementById("job")?.remove();
@@ -209,8 +209,7 @@
     }
     plan.set("settings", [...settings].map((pair) => pair.join("=")).join(" "));
     for (const one of all()) if (one.name !== "against") one.value = plan.get(one.name) || "";
-    const file = field("file");
-    if (file) named(file);
+    form.querySelectorAll("[data-file]").forEach(named);
     tell();
     stop();
     waiting = setTimeout(() => ask(true), live && live.checked ? WAIT_MS : 0);
@@ -221,6 +220,8 @@
     const files = [];
     for (const file of input.files) files.push({ name: file.name, text: await file.text() });
     if (!files.length) return "";
+    const ending = /[.]\w+$/.exec(input.dataset.first || "");  // what others are read for stands first
+    if (ending) files.sort((one, other) => other.name.endsWith(ending) - one.name.endsWith(ending));
     output.textContent = "Uploading";
     const body = JSON.stringify({ files });
     const response = await fetch("/uploads", { method: "POST", body, headers: { "content-type": "application/json" } });
@@ -231,12 +232,12 @@
 
   function named(hidden) {
     const box = hidden.closest(".upload");
-    box.querySelector("output").textContent = hidden.value.slice(hidden.value.indexOf(":") + 1);
+    box.querySelector("output").textContent = hidden.value.slice(hidden.value.lastIndexOf(":") + 1);
     box.querySelector(".remove").hidden = !hidden.value;
   }
 
   function takesFiles(box) {
-    const [hidden, input] = [box.querySelector("[name=file]"), box.querySelector("[type=file]")];
+    const [hidden, input] = [box.querySelector("[data-file]"), box.querySelector("[type=file]")];
     input.addEventListener("change", async () => {
       const file = await uploaded(input, box.querySelector("output"));
       if (!file) return;
