@@ -116,14 +116,16 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
     from planner.decide.sizing.by_length import cuts_of, num_parts, pools_by_length, read_pools
+    from planner.decide.sizing.envelope import BUDGET
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import Service, read_stock
+    from planner.decide.sizing.size import SERVICES
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
     from planner.show.views.services import add_length_pools, length_pools_blocks
 
-    for name in ("services", "budget", "num_gpus", "plot"):
+    for name in (SERVICES, BUDGET, "num_gpus", "plot"):
         if options.is_given(given, name):
             raise SearchSpaceError(f"{options.option_name(name)} is no question of --pools.")
     check_outputs(given["csv"], given["json"])

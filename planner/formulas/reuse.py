@@ -8,7 +8,9 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric
 
 
 def earlier_uses(blocks: IndexArray) -> tuple[IndexArray, IndexArray]:
-    """Where each block was used last before, -1 at its first use, and how often by then."""
+    """Where each block was used last before, -1 at its first use, and how often by then: a count,
+    derived here.
+    """
     order = np.argsort(blocks, kind="stable")
     again = np.zeros(blocks.size, dtype=bool)
     again[1:] = blocks[order[1:]] == blocks[order[:-1]]
@@ -52,7 +54,13 @@ def stack_distances(before: IndexArray) -> IndexArray:
 
 
 def share_within(time: Numeric, *, mean: float, variation: float) -> FloatArray:
-    """Share of gaps that are at most a ``time``, of a lognormal distribution; all of none."""
+    r"""Share of gaps that are at most a ``time``, of a lognormal distribution; all of none.
+
+    .. math:: \Phi\left(\frac{\ln(t/m)}{\sigma} + \frac{\sigma}{2}\right), \quad
+       \sigma^2 = \ln(1 + c^2)
+
+    Derived here from the ``mean`` m and the ``variation`` c.
+    """
     if mean <= 0:
         return np.ones_like(np.asarray(time, dtype=np.float64))
     spread = np.sqrt(np.log1p(max(variation, 1e-3) ** 2))
@@ -80,16 +88,24 @@ def cache_filled(times: FloatArray, hits: FloatArray, prompt: float, written: fl
 
 
 def scattered(uses: IndexArray, caches: float) -> FloatArray:
-    """The chance that the one of so many caches to which a request goes at random has a block.
+    r"""The chance that the one of so many caches to which a request goes at random has a block.
 
-    One that was ``uses`` times in any of them: :math:`1 - (1 - 1/R)^k`.
+    .. math:: 1 - (1 - 1/R)^k
+
+    Derived here: one that was ``uses`` k times in any of the R ``caches``.
     """
     return np.asarray(1 - (1 - 1 / caches) ** np.asarray(uses, dtype=np.float64))
 
 
 def above_normal(place: FloatArray) -> FloatArray:
-    """What of a normal distribution is above a place, within 1e-7."""
-    # M. Abramowitz and I. Stegun, "Handbook of mathematical functions," 1964, formula 26.2.17.
+    r"""What of a normal distribution is above a place, within 1e-7 [1]_.
+
+    .. math:: 1 - \Phi(x)
+
+    References
+    ----------
+    .. [1] M. Abramowitz and I. Stegun, "Handbook of mathematical functions," 1964, formula 26.2.17.
+    """
     t = 1 / (1 + 0.2316419 * np.abs(place))
     series = np.polyval([1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0.0], t)
     tail = np.exp(-np.square(place) / 2) / np.sqrt(2 * np.pi) * series

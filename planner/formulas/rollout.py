@@ -166,8 +166,12 @@ def steady_time(
 
 
 def sync_time(*, num_bytes: Numeric, start: Numeric, rate: Numeric) -> FloatArray:
-    """Seconds of a transfer of so many bytes that takes ``start`` seconds for none: derived here
-    from the published transfers of `planner.specs.weight_sync`."""
+    r"""Seconds of a transfer of so many bytes that takes ``start`` seconds for none.
+
+    .. math:: t_0 + b / r
+
+    Derived here from the published transfers of `planner.specs.rollouts`.
+    """
     return np.asarray(start + np.asarray(num_bytes) / rate)
 
 

@@ -92,7 +92,9 @@ def filled_by_drift(
 
 
 def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> FloatArray:
-    """What a share of some values, along the first axis, does not exceed; each has a weight."""
+    """What a share of some values, along the first axis, does not exceed; each has a weight: the
+    inverse of their distribution function, between middles of steps. Derived here.
+    """
     order = np.argsort(values, axis=0)
     values, until = np.take_along_axis(values, order, axis=0), np.cumsum(weights[order], axis=0)
     middle = (until - weights[order] / 2) / until[-1]

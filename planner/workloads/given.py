@@ -65,7 +65,8 @@ def make_request(
     request, answers = _read(given, base, said)
     for name, needed in NEEDS.items():
         are_given = (getattr(request, one) or one in answers for one in needed)
-        if answers.get(name) and not any(are_given):
+        is_asked = name in answers and answers[name] != getattr(Request, name, None)
+        if is_asked and not any(are_given):
             raise SearchSpaceError(f"{said(name)} needs {' or '.join(map(said, needed))}.")
     return request
 

@@ -59,7 +59,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
         row["name"]: MeasuredLengths(
             answers={name: _count(row[name]) for name in _ANSWERED if row.get(name)},
             told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
-            histogram=tuple(map(float, row["input_histogram"].split())),
+            histogram=tuple(map(float, (row["input_histogram"] or "").split())),
         )
         for row in read_table("lengths.csv", _TABLES)
     }

@@ -7,6 +7,7 @@ import re
 import struct
 
 import make_pictures
+import make_traffic
 
 from planner.show.page import PICTURES
 
@@ -26,6 +27,7 @@ def test_pictures_are_small_and_as_wide_as_asked() -> None:
     assert {path.name for path in folder.iterdir()} == {
         *(make_pictures.file_of(words).rpartition("/")[2] for words in made),
         *(f"{name}.png" for name in make_pictures.SCREENS),
+        make_traffic.PICTURE.name,
     }
     for words in made:
         content = (make_pictures.ROOT / make_pictures.file_of(words)).read_bytes()

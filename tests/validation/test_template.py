@@ -8,7 +8,9 @@ from planner.__main__ import run
 from planner.base.enums import (
     TemplateKind,
 )
-from planner.validation.runs import INFERENCE, TRAINING, ColumnType, read_runs, template
+from planner.validation.runs import INFERENCE, RL, TRAINING, ColumnType, read_runs, template
+
+SCHEMAS = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}
 
 
 @pytest.mark.parametrize("kind", TemplateKind)
@@ -31,7 +33,7 @@ def test_every_column_is_explained_below_its_name(kind):
     assert words[0].startswith("# ")
     assert cells[0].startswith("# ")
     assert all(len(text.split()) >= 2 for text in words)
-    schema = TRAINING if kind is TemplateKind.TRAINING else INFERENCE
+    schema = SCHEMAS.get(kind, INFERENCE)
     told = dict(zip(names, cells, strict=True))
     assert set(schema.needed) <= set(names)
     for name in schema.needed:

@@ -166,7 +166,8 @@ def preempted_share(
     Engines compute them again, or make them wait; none does that keeps room for whole requests.
     """
     work, scheduler = setting.workload, setting.engine.scheduler
-    if scheduler.whole_requests or not scheduler.continuous:
+    keeps_cache = np.any(memory.room.longest)
+    if scheduler.whole_requests or not scheduler.continuous or not keeps_cache:
         return np.zeros(())
     longer = 1 + work.output_variation**2
     mean = work.input_tokens + work.output_tokens * longer / 2

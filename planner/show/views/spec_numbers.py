@@ -41,6 +41,8 @@ from planner.specs.profile import profile_table
 from planner.specs.search_space import SearchSpace
 from planner.specs.site import ReliabilitySpec, reliability_table
 from planner.specs.workload import TrainingWorkload
+from planner.workloads.given import make_request
+from planner.workloads.plan import make_plan
 from planner.workloads.serving_space import serving_mesh
 from planner.workloads.training import mesh_of
 
@@ -554,6 +556,11 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
         serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=model, engine=engine)
         return
     profile = catalogue.load_framework(space.framework).spec
+    if profile.rollouts is not None:
+        lengths = {"output_tokens": 128, "output_cap": 512}
+        asked = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
+        make_plan(make_request({**asked, "space": path, "specs": catalogue.folder}))
+        return
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     counts = [_EXAMPLE_GPUS]
     mesh_of(space, {}, num_gpus=counts, model=model, framework=profile, workload=workload)
