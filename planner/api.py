@@ -310,10 +310,10 @@ def size_pools(
     InfeasibleError
         A pool runs on none of the GPUs, or the stock is too small.
 
-    >>> found = size_pools(2, model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
+    >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
     ...                    request_rate=100, lengths="azure-code", engine="vllm")
     >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
-    (2, 1)
+    (2, 2)
     """
     day = None if load is None else read_load(Path(load))
     found = pools_by_length(

@@ -145,6 +145,7 @@ TRACES = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("load", [0.5, 0.7, 0.8])
 @pytest.mark.parametrize("name", TRACES)
 def test_the_closed_form_of_a_trace_is_near_its_replay(

@@ -49,6 +49,7 @@ def test_the_cheapest_cut_is_found_and_its_gain_has_a_cause():
     assert ("the gain is in the waiting" in told) == (2 * found.limits_saved > saved)
 
 
+@pytest.mark.drawn
 def test_three_pools_are_the_best_of_all_pairs():
     asked = {**ASKED, "model": "llama-3.1-8b", "request_rate": 300}
     found = planner.size_pools(3, **asked)

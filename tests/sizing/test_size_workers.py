@@ -33,6 +33,7 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 )
