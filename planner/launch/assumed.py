@@ -219,7 +219,7 @@ class LaunchFile:
 
     ``asked`` are those answers by term; of several things in the file the one of this ``number``
     counts, from 1; ``text`` is read in place of that of the file; ``said`` is how messages call
-    an answer.
+    an answer; ``workload`` what is planned of a file that tells several.
     """
 
     path: Path
@@ -228,6 +228,7 @@ class LaunchFile:
     number: int | None = None
     text: str | None = None
     said: Said = str
+    workload: object = None
 
     @steady()
     def question(self) -> Question:
@@ -303,7 +304,13 @@ class LaunchFile:
         given = self._given_gpus() if num_gpus is None else str(num_gpus)
         gpu = gpu or _alone(self.asked.get("gpu"))
         found = read_launch(
-            self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
+            self.path,
+            self.number,
+            self.specs,
+            num_gpus=given,
+            gpu=gpu,
+            text=self.text,
+            workload=self.workload,
         )
         return self._with_lengths(found.of_other_model() if "model" in self.asked else found)
 

@@ -1,0 +1,157 @@
+"""What files of programs that train on generated answers say of their whole step."""
+
+from pathlib import Path
+
+import pytest
+from rows import each
+
+from planner.errors import LaunchError, PlannerError
+from planner.launch.assumed import LaunchFile, judged
+from planner.launch.imported import Imported, Status
+from planner.launch.read import read_launch
+
+_VERL = (
+    "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct algorithm.adv_estimator=grpo "
+    "trainer.n_gpus_per_node=8 trainer.nnodes=2 actor_rollout_ref.rollout.n=8 "
+    "data.train_batch_size=512 actor_rollout_ref.actor.ppo_mini_batch_size=64 "
+    "data.max_prompt_length=1024 data.max_response_length=8192 "
+    "actor_rollout_ref.actor.use_dynamic_bsz=True "
+)
+_MAIN = "python3 -m verl.trainer.main_ppo "
+_STREAMED = "python3 -m verl.experimental.fully_async_policy.fully_async_main "
+
+
+def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+    (folder / name).write_text(text)
+    return read_launch(folder / name, workload="rl")
+
+
+def told(found: Imported, *names: str) -> list[str]:
+    return [str(found.values.get(name)) for name in names]
+
+
+def test_a_step_of_verl(tmp_path: Path) -> None:
+    """512 prompts x 8 answers; an update of 64 prompts is one of 512 answers."""
+    words = (
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=4 "
+        "actor_rollout_ref.rollout.gpu_memory_utilization=0.6 "
+        "actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.ppo_epochs=2 "
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=18432 "
+    )
+    found = read(tmp_path, _MAIN + _VERL + words)
+    names = ("prompts_per_step", "samples_per_prompt", "global_batch_size", "num_gpus")
+    assert told(found, *names) == ["512", "8", "512", "16"]
+    lengths = ("input_tokens", "output_cap", "output_tokens", "micro_batch_tokens")
+    assert told(found, *lengths) == ["1024", "8192", "2048", "18432"]
+    engine = ("rollout_tensor_parallel", "rollout_gpu_memory", "update_epochs", "max_num_seqs")
+    assert told(found, *engine) == ["4", "0.6", "2", "1024"]
+    assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
+    assert told(found, "framework", "placement") == ["verl", "colocated"]
+    assert not found.of(Status.UNKNOWN)
+
+
+def test_what_verl_has_where_a_file_is_silent(tmp_path: Path) -> None:
+    found = read(tmp_path, _MAIN + "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct")
+    names = ("prompts_per_step", "samples_per_prompt", "input_tokens", "output_cap")
+    assert told(found, *names) == ["1024", "1", "512", "512"]
+    names = ("rollout_tensor_parallel", "rollout_gpu_memory", "algorithm", "critic")
+    assert told(found, *names) == ["2", "0.5", "ppo", "True"]
+    assert {*names[:3]} <= {*found.defaults}
+
+
+@each(
+    ("words", "name", "value"),
+    [
+        ("algorithm.adv_estimator=rloo", "algorithm", "rloo"),
+        ("algorithm.adv_estimator=reinforce_plus_plus", "algorithm", "rloo"),
+        ("algorithm.filter_groups.enable=True", "algorithm", "dapo"),
+        ("algorithm.rollout_correction.bypass_mode=True", "old_logprob", "False"),
+        ("actor_rollout_ref.rollout.name=sglang", "engine", "sglang"),
+        ("actor_rollout_ref.rollout.free_cache_engine=False", "offload_rollout", "false"),
+        ("actor_rollout_ref.actor.fsdp_config.param_offload=True", "offload_train", "False"),
+        (
+            "actor_rollout_ref.actor.fsdp_config.param_offload=True "
+            "actor_rollout_ref.actor.fsdp_config.optimizer_offload=True",
+            "offload_train",
+            "True",
+        ),
+        ("actor_rollout_ref.actor.strategy=megatron", "framework", "verl Megatron"),
+        # Ranks that share a sequence share the budget: 16,384 tokens on each of two.
+        ("actor_rollout_ref.actor.ulysses_sequence_parallel_size=2", "micro_batch_tokens", "32768"),
+        # Two sequences of 1,024 + 8,192 tokens.
+        (
+            "actor_rollout_ref.actor.use_dynamic_bsz=False "
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
+            "micro_batch_tokens",
+            "18432",
+        ),
+    ],
+)
+def test_words_of_verl(tmp_path: Path, words: str, name: str, value: str) -> None:
+    assert told(read(tmp_path, _MAIN + _VERL + words), name) == [value]
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "split"),
+    [
+        (_MAIN, "actor_rollout_ref.hybrid_engine=False rollout.n_gpus_per_node=4",
+         ["separate", "16", "20", "None", "None"]),
+        ("python3 -m recipe.one_step_off_policy.async_main_ppo ", "rollout.nnodes=1",
+         ["one_step_off", "16", "24", "1", "None"]),
+        (_MAIN, "trainer.v1.trainer_mode=colocate_async",
+         ["colocated", "None", "16", "8", "True"]),
+        (_MAIN, "trainer.v1.trainer_mode=separate_async actor_rollout_ref.rollout.nnodes=3 "
+         "trainer.v1.sampler.max_off_policy_threshold=2",
+         ["async", "16", "40", "2", "True"]),
+        (_STREAMED, "rollout.nnodes=2 async_training.staleness_threshold=0.5",
+         ["async", "16", "32", "1", "True"]),
+        (_STREAMED, "rollout.nnodes=2 async_training.staleness_threshold=0",
+         ["async", "16", "32", "0", "False"]),
+    ],
+)  # fmt: skip
+def test_placements_of_verl(tmp_path: Path, program: str, words: str, split: list[str]) -> None:
+    found = read(tmp_path, program + _VERL + words)
+    names = ("placement", "train_gpus", "num_gpus", "staleness", "partial_rollout")
+    assert told(found, *names) == split
+
+
+def test_a_step_of_verl_that_streams_is_what_it_trains_between_transfers(tmp_path: Path) -> None:
+    """4 updates of 2 x 64 prompts, whatever data.train_batch_size says."""
+    words = "async_training.require_batches=2 async_training.trigger_parameter_sync_step=4"
+    found = read(tmp_path, _STREAMED + _VERL + words)
+    assert told(found, "prompts_per_step", "global_batch_size") == ["512", str(2 * 64 * 8)]
+    assert told(found, "old_logprob") == ["False"]
+
+
+def test_a_step_is_predicted_and_answers_beside_the_file_count(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL)
+    asked = {"gpu": "h100-sxm-80gb", "output_tokens": "3000"}
+    question = LaunchFile(path=file, asked=asked, workload="rl").question()
+    request = question.request
+    assert request.workload == "rl"
+    assert (request.prompts_per_step, request.output_cap) == (512, 8192)
+    _, found, _ = judged(request)
+    (step,) = found.candidates.step_time.ravel()
+    assert step > 0
+
+
+def test_without_the_word_the_update_is_read_and_the_step_is_offered(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL)
+    found = read_launch(file)
+    assert found.workload == "train"
+    assert "--workload rl" in " ".join(found.notes)
+
+
+def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match=r"low-rank adapters.*leave --workload out"):
+        read(tmp_path, _MAIN + _VERL + "actor_rollout_ref.model.lora_rank=32")
+
+
+def test_a_budget_below_the_longest_answer_is_refused_as_in_a_question(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL + "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096")
+    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    with pytest.raises(PlannerError, match="no room for the longest"):
+        judged(question.request)
