@@ -1,6 +1,6 @@
 """The whole step of a program that trains on generated answers, around the update of its reader.
 
-Rows of its table ``options/<program>-rl.csv`` say what names an option of the step has; what is
+Rows of its table ``options/<program>-step.csv`` say what names an option of the step has; what is
 here is alike for all programs: what the update keeps, lengths, who trains beside the policy.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
+from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
 from planner.launch.target import Target, gathered
 from planner.launch.understood import Answers, Found, Gathered, Reading
@@ -22,6 +22,7 @@ _APART = "micro_batch_size"
 """Of the update alone: a step packs answers into micro-batches of tokens."""
 
 
+_ON_ANSWERS = (TrainingObjective.GRPO, TrainingObjective.DAPO)
 _WHOLE = "--workload rl predicts the whole step: generation, passes, update, transfer of weights."
 
 
@@ -51,7 +52,7 @@ def reader_of_steps(
 
     step = replace(
         target,
-        name=f"{target.name}-rl",
+        name=f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
@@ -62,7 +63,7 @@ def reader_of_steps(
 
 def _generates(update: Answers) -> bool:
     """Whether it trains on answers that it generates."""
-    return update.values.get("training_objective") in ("grpo", "dapo")
+    return update.values.get("training_objective") in _ON_ANSWERS
 
 
 def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
@@ -81,6 +82,7 @@ def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
         **found.defaults,
     }
     found.asked = [name for name in update.asked if name in known]
+    found.values["reference_model"] = update.values["training_objective"] == TrainingObjective.GRPO
     return found
 
 
@@ -98,9 +100,7 @@ def _complete(found: Gathered) -> None:
             found.defaults.pop(name, None)
 
 
-def put_split(
-    found: Gathered, placement: Placement, train: int | None, rollout: int | None
-) -> None:
+def put_split(found: Gathered, placement: Placement, train: int | None, rollout: int) -> None:
     """Where both sides run, on so many GPUs each; ``rollout`` is not read of colocated ones."""
     values = found.values
     values["placement"] = placement.word

@@ -290,11 +290,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values = found.values
     is_megatron = str(update.values["framework"]).startswith("Megatron")
     values["framework"] = "verl Megatron" if is_megatron else "verl"
-    values["reference_model"] = flag(reading, f"{_ACTOR}use_kl_loss") or flag(
-        reading, "algorithm.use_kl_in_reward"
-    )
-    bypassed = flag(reading, "algorithm.rollout_correction.bypass_mode")
-    values["old_logprob"] = not bypassed
+    values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
         values["algorithm"] = str(Algorithm.DAPO)
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")

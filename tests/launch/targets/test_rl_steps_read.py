@@ -155,3 +155,83 @@ def test_a_budget_below_the_longest_answer_is_refused_as_in_a_question(tmp_path:
     question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
     with pytest.raises(PlannerError, match="no room for the longest"):
         judged(question.request)
+
+
+_NEMO = (
+    "policy:\n  model_name: Qwen/Qwen2.5-1.5B\n  max_total_sequence_length: 4096\n"
+    "  train_micro_batch_size: 2\n  megatron_cfg: {enabled: true}\n"
+    "cluster: {gpus_per_node: 8, num_nodes: 4}\n"
+)
+
+
+def _nemo(generation: str = "", grpo: str = "") -> str:
+    """With more of two of its sections, as flow mappings."""
+    part = f"  generation: {{{generation}}}\n" if generation else ""
+    whole = _NEMO.replace("cluster:", f"{part}cluster:")
+    return whole + (f"grpo: {{{grpo}}}\n" if grpo else "")
+
+
+def test_a_step_of_nemo_rl(tmp_path: Path) -> None:
+    """Sequences of 4,096 tokens: an eighth of each is a prompt, the rest an answer at its most."""
+    engine = "vllm_cfg: {tensor_parallel_size: 4, gpu_memory_utilization: 0.7, precision: fp8}"
+    grpo = "num_prompts_per_step: 64, num_generations_per_prompt: 32"
+    found = read(tmp_path, _nemo(engine, grpo), "a.yaml")
+    assert told(found, "prompts_per_step", "samples_per_prompt", "num_gpus") == ["64", "32", "32"]
+    lengths = ("input_tokens", "output_cap", "output_tokens", "micro_batch_tokens")
+    assert told(found, *lengths) == ["512", "3584", "896", str(2 * 4096)]
+    names = ("rollout_tensor_parallel", "rollout_gpu_memory", "rollout_quantization")
+    assert told(found, *names) == ["4", "0.7", "fp8"]
+    assert told(found, "framework", "placement") == ["NeMo-RL", "colocated"]
+    assert told(found, "algorithm", "reference_model") == ["grpo", "True"]
+    assert "input_tokens" in found.defaults
+
+
+@each(
+    ("generation", "grpo", "name", "value"),
+    [
+        ("backend: sglang, sglang_cfg: {mem_fraction_static: 0.55}", "", "engine", "sglang"),
+        (
+            "backend: sglang, sglang_cfg: {mem_fraction_static: 0.55}, "
+            "vllm_cfg: {gpu_memory_utilization: 0.9}",
+            "",
+            "rollout_gpu_memory",
+            "0.55",
+        ),
+        ("max_new_tokens: 1000", "", "output_cap", "1000"),
+        ("refit_transport: nccl_reshard", "", "weight_sync", "reshard"),
+        ("vllm_cfg: {enforce_eager: true}", "", "enforce_eager", "true"),
+        ("", "use_dynamic_sampling: true", "algorithm", "dapo"),
+    ],
+)
+def test_words_of_nemo_rl(
+    tmp_path: Path, generation: str, grpo: str, name: str, value: str
+) -> None:
+    assert told(read(tmp_path, _nemo(generation, grpo), "a.yaml"), name) == [value]
+
+
+@pytest.mark.parametrize(
+    ("grpo", "split"),
+    [
+        ("", ["separate", "24", "32", "None", "None"]),
+        ("async_grpo: {enabled: true}", ["async", "24", "32", "1", "False"]),
+        ("async_grpo: {enabled: true, max_trajectory_age_steps: 3, in_flight_weight_updates: true}",
+         ["async", "24", "32", "3", "True"]),
+    ],
+)  # fmt: skip
+def test_placements_of_nemo_rl(tmp_path: Path, grpo: str, split: list[str]) -> None:
+    """Of four nodes one generates alone."""
+    apart = "colocated: {enabled: false, resources: {num_nodes: 1}}"
+    found = read(tmp_path, _nemo(apart, grpo), "a.yaml")
+    names = ("placement", "train_gpus", "num_gpus", "staleness", "partial_rollout")
+    assert told(found, *names) == split
+
+
+def test_a_step_of_nemo_rl_begins_from_the_file_that_it_names(tmp_path: Path) -> None:
+    """Also where a number refers to others: 3 x 1,024 tokens of a micro-batch."""
+    packed = "sequence_packing: {enabled: true, train_mb_tokens: '${mul:${policy.length}, 3}'}"
+    base = _NEMO.replace("  model_name", f"  length: 1024\n  {packed}\n  model_name")
+    (tmp_path / "base.yaml").write_text(f"{base}grpo: {{num_prompts_per_step: 48}}\n")
+    over = "defaults: base.yaml\npolicy: {max_total_sequence_length: 2048}\n"
+    found = read(tmp_path, over, "a.yaml")
+    names = ("prompts_per_step", "samples_per_prompt", "micro_batch_tokens", "num_gpus")
+    assert told(found, *names) == ["48", "16", "3072", "32"]
