@@ -17,7 +17,7 @@ from planner.base.training_names import Algorithm, TrainingObjective
 from planner.documents.shell.text import Given
 from planner.launch.imported import SPLITS
 from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rl_steps import put_split, reader_of_steps
+from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     NOTHING,
     flag,
@@ -244,9 +244,6 @@ def _updates(reading: Reading, found: Gathered) -> None:
 
 _GENERATION = "policy.generation."
 _ASYNC = "grpo.async_grpo."
-_MOST_PROMPT = 1024
-_OF_LENGTH = 8
-"""A sequence over its prompt, where nobody says how long that is."""
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -261,11 +258,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     if dynamic:
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
     length = int(update.values["sequence_length"])
-    prompt = max(min(length // _OF_LENGTH, _MOST_PROMPT), 1)
-    told = f"{prompt:,}, an eighth of a sequence, {_MOST_PROMPT:,} at most: no option tells it"
-    found.assume("input_tokens", prompt, told)
-    most = number(reading, f"{_GENERATION}max_new_tokens") or length
-    values["output_cap"] = min(most, max(length - prompt, 1))
+    put_lengths(found, length, number(reading, f"{_GENERATION}max_new_tokens"))
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
     for way, usual in _BY_TOKENS.items():
         tokens = number(reading, f"{way}.train_mb_tokens")

@@ -18,6 +18,8 @@ from planner.question.terms import terms_of
 
 _OF_MEAN = 4
 """A cap over the mean of answers, as `--output-cap` is where nobody gives one."""
+_MOST_PROMPT, _OF_LENGTH = 1024, 8
+"""Tokens of a prompt, and a sequence over its prompt, where an option bounds sequences alone."""
 _APART = "micro_batch_size"
 """Of the update alone: a step packs answers into micro-batches of tokens."""
 
@@ -98,6 +100,19 @@ def _complete(found: Gathered) -> None:
         for name in ("offload_train", "offload_rollout"):
             values.pop(name, None)
             found.defaults.pop(name, None)
+
+
+def put_lengths(
+    found: Gathered, length: int, answer: int | None, prompt: int | None = None
+) -> None:
+    """Prompts, and answers at their most, within sequences of a length."""
+    if prompt is None:
+        prompt = max(min(length // _OF_LENGTH, _MOST_PROMPT), 1)
+        why = f"an eighth of a sequence, {_MOST_PROMPT:,} at most: no option tells it"
+        found.assume("input_tokens", prompt, f"{prompt:,}, {why}")
+    found.values["input_tokens"] = prompt
+    most = max(length - prompt, 1)
+    found.values["output_cap"] = min(answer or most, most)
 
 
 def put_split(found: Gathered, placement: Placement, train: int | None, rollout: int) -> None:

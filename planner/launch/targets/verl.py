@@ -275,6 +275,7 @@ def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> 
 
 
 _BUDGET = 16384
+_GENERATED, _PROMPTS = "data.train_batch_size", 1024
 _ROLLOUT = "actor_rollout_ref.rollout."
 _ASYNC = "async_training."
 _V1 = "trainer.v1."
@@ -299,6 +300,11 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["offload_train"] = all(moved)
     if any(moved) and not all(moved):
         found.notes.append("Of weights and states it offloads one alone: both are taken to stay.")
+    if is_hidden(reading, _GENERATED):
+        found.ask("prompts_per_step")
+    else:  # those that stream say 0
+        found.put("prompts_per_step", number(reading, _GENERATED))
+        found.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
     _put_micro_batch(reading, update, found)
     _put_placement(reading, update, found)
 
@@ -353,6 +359,7 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     values["prompts_per_step"] = mini * batches * times
     values["global_batch_size"] = int(values["global_batch_size"]) * batches
     found.defaults.pop("prompts_per_step", None)
+    found.asked = [name for name in found.asked if name != "prompts_per_step"]
     share = reading.amount(f"{_ASYNC}staleness_threshold")
     values["staleness"] = ceil(_STALE if share is None else share)
     partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from rows import each
 
+import planner
 from planner.errors import LaunchError, PlannerError
 from planner.launch.assumed import LaunchFile, judged
 from planner.launch.imported import Imported, Status
@@ -56,7 +57,13 @@ def test_what_verl_has_where_a_file_is_silent(tmp_path: Path) -> None:
     assert told(found, *names) == ["1024", "1", "512", "512"]
     names = ("rollout_tensor_parallel", "rollout_gpu_memory", "algorithm", "critic")
     assert told(found, *names) == ["2", "0.5", "ppo", "True"]
-    assert {*names[:3]} <= {*found.defaults}
+    assert {*names[:3], "prompts_per_step"} <= {*found.defaults}
+
+
+def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
+    words = "data.train_batch_size=$PROMPTS data.max_response_length=$LONGEST"
+    found = read(tmp_path, _MAIN + _VERL + words)
+    assert {"prompts_per_step", "output_cap"} <= {*found.lacking({})}
 
 
 @each(
@@ -117,7 +124,8 @@ def test_placements_of_verl(tmp_path: Path, program: str, words: str, split: lis
 
 def test_a_step_of_verl_that_streams_is_what_it_trains_between_transfers(tmp_path: Path) -> None:
     """4 updates of 2 x 64 prompts, whatever data.train_batch_size says."""
-    words = "async_training.require_batches=2 async_training.trigger_parameter_sync_step=4"
+    words = "async_training.require_batches=2 async_training.trigger_parameter_sync_step=4 "
+    words += "data.train_batch_size=0"
     found = read(tmp_path, _STREAMED + _VERL + words)
     assert told(found, "prompts_per_step", "global_batch_size") == ["512", str(2 * 64 * 8)]
     assert told(found, "old_logprob") == ["False"]
@@ -235,3 +243,75 @@ def test_a_step_of_nemo_rl_begins_from_the_file_that_it_names(tmp_path: Path) ->
     found = read(tmp_path, over, "a.yaml")
     names = ("prompts_per_step", "samples_per_prompt", "micro_batch_tokens", "num_gpus")
     assert told(found, *names) == ["48", "16", "3072", "32"]
+
+
+_OPEN = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--rollout_batch_size 256 --n_samples_per_prompt 8 --train_batch_size 1024 "
+        "--vllm_tensor_parallel_size 2 --vllm_gpu_memory_utilization 0.6 --colocate_all_models "
+        "--vllm_enable_sleep --deepspeed_enable_sleep --enforce_eager --max_epochs 2 "
+        "--advantage_estimator group_norm --prompt_max_len 512 --generate_max_len 3584 "
+        "--use_dynamic_batch --train_max_tokens_per_gpu 8192",
+        "--rollout.batch_size 256 --rollout.n_samples_per_prompt 8 --train.batch_size 1024 "
+        "--vllm.tensor_parallel_size 2 --vllm.gpu_memory_utilization 0.6 --train.colocate_all "
+        "--vllm.enable_sleep --ds.enable_sleep --vllm.enforce_eager --train.max_epochs 2 "
+        "--algo.advantage.estimator group_norm --data.max_len 4096 --rollout.max_new_tokens 3584 "
+        "--train.dynamic_batch_enable --train.max_tokens_per_gpu 8192",
+    ],
+)
+def test_a_step_of_openrlhf_in_older_and_newer_words(tmp_path: Path, words: str) -> None:
+    """256 prompts x 8 answers, two updates of 1,024; sequences of 512 + 3,584 tokens."""
+    found = read(tmp_path, _OPEN + words)
+    names = ("prompts_per_step", "samples_per_prompt", "global_batch_size", "num_gpus")
+    assert told(found, *names) == ["256", "8", "1024", "8"]
+    lengths = ("input_tokens", "output_cap", "output_tokens", "micro_batch_tokens")
+    assert told(found, *lengths) == ["512", "3584", "896", "8192"]
+    engine = ("rollout_tensor_parallel", "rollout_gpu_memory", "enforce_eager", "update_epochs")
+    assert told(found, *engine) == ["2", "0.6", "true", "2"]
+    assert told(found, "offload_train", "offload_rollout") == ["true", "true"]
+    assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
+    assert told(found, "framework", "placement") == ["OpenRLHF", "colocated"]
+    assert not found.of(Status.UNKNOWN)
+
+
+def test_what_openrlhf_has_where_a_file_is_silent(tmp_path: Path) -> None:
+    found = read(tmp_path, _OPEN + "--train.colocate_all")
+    names = ("prompts_per_step", "samples_per_prompt", "rollout_gpu_memory", "algorithm")
+    assert told(found, *names) == ["1024", "1", "0.95", "ppo"]
+    assert told(found, "offload_train", "offload_rollout", "critic") == ["false", "false", "True"]
+    # Four sequences of 2,048 tokens.
+    assert told(found, "global_batch_size", "micro_batch_tokens") == ["128", "8192"]
+
+
+@pytest.mark.parametrize(
+    ("words", "split"),
+    [
+        ("--vllm.num_engines 4 --vllm.tensor_parallel_size 2",
+         ["separate", "8", "16", "None", "None"]),
+        ("--vllm.num_engines 2 --train.colocate_all --train.async_enable",
+         ["async", "8", "10", "1", "False"]),
+        ("--vllm.num_engines 8 --train.async_enable --train.async_queue_size 2 "
+         "--train.partial_rollout_enable", ["async", "8", "16", "2", "True"]),
+    ],
+)  # fmt: skip
+def test_placements_of_openrlhf(tmp_path: Path, words: str, split: list[str]) -> None:
+    found = read(tmp_path, _OPEN + words)
+    names = ("placement", "train_gpus", "num_gpus", "staleness", "partial_rollout")
+    assert told(found, *names) == split
+
+
+def test_a_file_that_generates_nothing_stays_a_plan_to_train(tmp_path: Path) -> None:
+    words = "python3 -m openrlhf.cli.train_sft --pretrain Qwen/Qwen2-7B-Instruct"
+    assert read(tmp_path, words).workload == "train"
+
+
+def test_python_reads_a_step_too(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL)
+    request = planner.read_launch(file, gpu="h100-sxm-80gb", workload="rl", output_tokens=1500)
+    assert (request.workload, request.output_tokens) == ("rl", 1500)
+    assert planner.read_launch(file, gpu="h100-sxm-80gb").workload == "train"
