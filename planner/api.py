@@ -456,8 +456,9 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
         It names what is unknown.
     """
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
-    workload = answers.pop("workload", None)
-    found = LaunchFile(path=Path(path), asked=answers, specs=specs, workload=workload).question()
+    workload = answers.get("workload")
+    file = LaunchFile(path=Path(path), asked=answers, specs=specs, workload=workload)
+    found = file.question()
     return make_request(answers, base=found.request)
 
 

@@ -312,7 +312,8 @@ class LaunchFile:
             text=self.text,
             workload=self.workload,
         )
-        return self._with_lengths(found.of_other_model() if "model" in self.asked else found)
+        found = found.of_other_model() if "model" in self.asked else found
+        return self._with_lengths(found.without_defaults({*self.asked}))
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""

@@ -7,7 +7,7 @@ from rows import each
 
 import planner
 from planner.errors import LaunchError, PlannerError
-from planner.launch.assumed import LaunchFile, judged
+from planner.launch.assumed import LaunchFile, changes_of, full_row, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
 
@@ -315,3 +315,27 @@ def test_python_reads_a_step_too(tmp_path: Path) -> None:
     request = planner.read_launch(file, gpu="h100-sxm-80gb", workload="rl", output_tokens=1500)
     assert (request.workload, request.output_tokens) == ("rl", 1500)
     assert planner.read_launch(file, gpu="h100-sxm-80gb").workload == "train"
+
+
+def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
+    """Without recomputation the update does not fit beside its activations."""
+    file = tmp_path / "run.sh"
+    model = "actor_rollout_ref.model.path=Qwen/Qwen2.5-32B-Instruct "
+    file.write_text(
+        _MAIN + _VERL + model + "actor_rollout_ref.actor.strategy=megatron trainer.nnodes=4"
+    )
+    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    plan, found, _ = judged(question.request)
+    assert found.rejected_by
+    changes = changes_of(question.imported, question.request, plan, found, full_row(found))
+    assert changes
+    assert all(change.row["step_time_s"] > 0 for change in changes)
+
+
+def test_what_is_answered_beside_the_file_is_no_default(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL)
+    asked = {"gpu": "h100-sxm-80gb", "output_tokens": "3000"}
+    found = LaunchFile(path=file, asked=asked, workload="rl").question().imported
+    assert not {"output_tokens"} & {*found.defaults, *found.values}
+    assert "max_num_seqs" in found.defaults
