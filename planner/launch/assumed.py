@@ -23,7 +23,7 @@ from planner.launch.understood import LENGTHS, number_of
 from planner.optimize.collector import full_rows
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_of
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hardware import default_cluster
@@ -313,7 +313,9 @@ class LaunchFile:
             workload=self.workload,
         )
         found = found.of_other_model() if "model" in self.asked else found
-        return self._with_lengths(found.without_defaults({*self.asked}))
+        # Of a parameter the default stays: a batch that follows another is scaled by it.
+        parameters = terms_of(found.workload, "parameter")
+        return self._with_lengths(found.without_defaults(self.asked.keys() - parameters.keys()))
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""

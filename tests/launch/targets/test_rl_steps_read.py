@@ -10,6 +10,8 @@ from planner.errors import LaunchError, PlannerError
 from planner.launch.assumed import LaunchFile, changes_of, full_row, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
+from planner.show.views.search import estimate_command
+from planner.sweeps.any_plan import request_in
 
 _VERL = (
     "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct algorithm.adv_estimator=grpo "
@@ -339,3 +341,28 @@ def test_what_is_answered_beside_the_file_is_no_default(tmp_path: Path) -> None:
     found = LaunchFile(path=file, asked=asked, workload="rl").question().imported
     assert not {"output_tokens"} & {*found.defaults, *found.values}
     assert "max_num_seqs" in found.defaults
+
+
+def test_the_command_of_a_step_says_what_is_switched_off(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(_MAIN + _VERL)
+    request = (
+        LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
+    )
+    plan, found, _ = judged(request)
+    command = estimate_command(plan, full_row(found))
+    assert "--no-reference-model" in command
+    assert "--no-critic" in command
+    assert "--old-logprob" not in command
+
+
+def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
+    """The other file is read as what it is compared with."""
+    for name, degree in (("a.sh", 4), ("b.sh", 2)):
+        words = f"actor_rollout_ref.rollout.tensor_model_parallel_size={degree}"
+        (tmp_path / name).write_text(_MAIN + _VERL + words)
+    asked = {"gpu": "h100-sxm-80gb"}
+    own = LaunchFile(path=tmp_path / "a.sh", asked=asked, workload="rl").question().request
+    other = request_in(tmp_path / "b.sh", None, {}, beside=own)
+    degrees = [str(one.settings["rollout_tensor_parallel"]) for one in (own, other)]
+    assert (other.workload, degrees) == ("rl", ["4", "2"])
