@@ -445,7 +445,8 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     """The question that a launch file asks: the ``base`` of `search` or `estimate`.
 
     ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
-    it says; what neither tells is assumed, but for the model.
+    it says; what neither tells is assumed, but for the model. With ``workload`` "rl" a file of a
+    program that trains on answers it generates is its whole step, else the update alone.
 
     Raises
     ------
@@ -455,7 +456,9 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
         It names what is unknown.
     """
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
-    found = LaunchFile(path=Path(path), asked=answers, specs=specs).question()
+    workload = answers.get("workload")
+    file = LaunchFile(path=Path(path), asked=answers, specs=specs, workload=workload)
+    found = file.question()
     return make_request(answers, base=found.request)
 
 

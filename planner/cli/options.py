@@ -256,6 +256,7 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
             number=number,
             text=given.get("launch_text"),
             said=option_of,
+            workload=given.get("workload") if is_given(given, "workload") else None,
         ).question()
         given["imported"], given["question"] = question.imported, question
         return source, question.request

@@ -243,7 +243,8 @@ def _best_by_distance(
             candidates = block.candidates
             feasible = np.flatnonzero((problem.codes(candidates) == 0).ravel())
             chances = candidates.at(candidates.value("fit_probability"), feasible)
-            feasible = feasible[np.asarray(chances >= surely)]
+            # Where no published runs tell, what fits by the prediction counts.
+            feasible = feasible[~np.asarray(chances < surely)]
             values = candidates.at(candidates.value(objective.name), feasible)
             distance = _distance(candidates, own, feasible)
             for count in counts:

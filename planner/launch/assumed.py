@@ -23,7 +23,7 @@ from planner.launch.understood import LENGTHS, number_of
 from planner.optimize.collector import full_rows
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_of
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hardware import default_cluster
@@ -219,7 +219,7 @@ class LaunchFile:
 
     ``asked`` are those answers by term; of several things in the file the one of this ``number``
     counts, from 1; ``text`` is read in place of that of the file; ``said`` is how messages call
-    an answer.
+    an answer; ``workload`` what is planned of a file that tells several.
     """
 
     path: Path
@@ -228,6 +228,7 @@ class LaunchFile:
     number: int | None = None
     text: str | None = None
     said: Said = str
+    workload: object = None
 
     @steady()
     def question(self) -> Question:
@@ -303,9 +304,18 @@ class LaunchFile:
         given = self._given_gpus() if num_gpus is None else str(num_gpus)
         gpu = gpu or _alone(self.asked.get("gpu"))
         found = read_launch(
-            self.path, self.number, self.specs, num_gpus=given, gpu=gpu, text=self.text
+            self.path,
+            self.number,
+            self.specs,
+            num_gpus=given,
+            gpu=gpu,
+            text=self.text,
+            workload=self.workload,
         )
-        return self._with_lengths(found.of_other_model() if "model" in self.asked else found)
+        found = found.of_other_model() if "model" in self.asked else found
+        # Of a parameter the default stays: a batch that follows another is scaled by it.
+        parameters = terms_of(found.workload, "parameter")
+        return self._with_lengths(found.without_defaults(self.asked.keys() - parameters.keys()))
 
     def _with_lengths(self, found: Imported) -> Imported:
         """The launch with requests that its server takes, where those of a plan are too long."""

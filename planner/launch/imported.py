@@ -201,7 +201,11 @@ class Imported:
 
     def of_other_model(self) -> Imported:
         """The launch of a model that the file does not tell, whose checkpoint has its own types."""
-        gone = {*_FORMATS} & {*self.defaults}
+        return self.without_defaults({*_FORMATS})
+
+    def without_defaults(self, names: Collection[str]) -> Imported:
+        """The launch without what its tool does where nobody gives these, as somebody does."""
+        gone = {*names} & {*self.defaults}
         kept = [
             {name: value for name, value in table.items() if name not in gone}
             for table in (self.values, self.defaults)

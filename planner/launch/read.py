@@ -548,13 +548,15 @@ def read_launch(
     num_gpus: str | None = None,
     gpu: str | None = None,
     text: str | None = None,
+    workload: object = None,
 ) -> Imported:
     """The launch in a file or a folder; of several the one of this ``number``, counted from 1.
 
     Without a number the first whose model and sizes are known, with a note of the others.
 
     ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
-    ``text`` is read in place of that of the file.
+    ``text`` is read in place of that of the file; ``workload`` is what is planned of programs
+    that do several things.
 
     Raises
     ------
@@ -566,7 +568,8 @@ def read_launch(
     errors: list[PlannerError] = []
     for file, one in started:
         try:
-            found.append(imported(file, readers()[one.target], _on(one, num_gpus, gpu), specs))
+            target = readers()[one.target].for_workload(workload)
+            found.append(imported(file, target, _on(one, num_gpus, gpu), specs))
         except PlannerError as error:  # of several things some may be for people alone
             errors.append(error)
     if not found:

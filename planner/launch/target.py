@@ -351,6 +351,10 @@ class Target:
         what in files beside it; raises `LaunchError` where it honours none of these words
     script : what the Trainer's table is told of the script that it starts
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
+    whole : a command or document with all that its table reads: words that no parser of ours
+        knows, what it begins from
+    step : what reads the same files as the whole step of reinforcement learning, of whose update
+        the target itself tells; None of a program that generates nothing
     """
 
     name: str
@@ -366,6 +370,8 @@ class Target:
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
     script: Callable[[Job], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
+    whole: Callable[[Found], Found] = lambda found: found
+    step: Target | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
 
@@ -429,9 +435,13 @@ class Target:
         """Whether a profile tells of the tool in other releases."""
         return str(getattr(profile, "since", "")).startswith(f"{self.name} ")
 
+    def for_workload(self, workload: object) -> Target:
+        """What reads its files as a plan of a workload; the target where that has no other."""
+        return self if self.step is None or workload not in self.step.workloads else self.step
+
     def reading(self, found: Found) -> Reading:
         """A command or document of a user as the table reads it."""
-        return Reading.of(found, self.table)
+        return Reading.of(self.whole(found), self.table)
 
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.

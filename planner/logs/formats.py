@@ -48,6 +48,7 @@ _RESULTS = (
     "trainer_state.json",
 )
 _SAYS = {
+    "verl": "step:... - timing_s/gen:... - timing_s/step:...",
     "megatron": "elapsed time per iteration (ms): ...",
     "megatron-bridge": "Step Time : ...s",
     "nemo": "train_step_timing in s: ...",

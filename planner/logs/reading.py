@@ -70,8 +70,9 @@ class Reading:
     training tell ``quantity`` line by line, or ``values`` tell quantities of the whole run, both
     by the names of columns of runs without ``measured_``, in their units. ``percentiles`` has
     those of requests by quantity and percent, ``memory`` what the fullest GPU held [GiB] by
-    kind. ``facts`` are numbers of the run, by the names of columns too, ``notes`` what else a
-    reader must know.
+    kind. ``phases`` are medians of the parts of all steps of reinforcement learning [s] but the
+    first, by result column. ``facts`` are numbers of the run, by the names of columns too,
+    ``notes`` what else a reader must know.
     """
 
     format: str
@@ -82,6 +83,7 @@ class Reading:
     values: Mapping[str, float] = field(default_factory=dict)
     percentiles: Mapping[tuple[str, int], float] = field(default_factory=dict)
     memory: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from statistics import median
@@ -40,7 +41,8 @@ class Trainer:
 
     ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
     value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
-    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run.
+    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run, ``phases``
+    seconds of the parts of a step, by result column; what a column finds several times adds up.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Trainer:
     quantity: str = STEP_TIME
     memory: tuple[tuple[str, re.Pattern[str], float], ...] = ()
     facts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    phases: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     counted: bool = True
 
     def reads(self, line: Line) -> bool:
@@ -84,7 +87,34 @@ _MEGATRON_MEMORY = (
     ("device", re.compile(r"total device memory used: ([\d.]+)"), _MIB),
 )
 
+# Numbers of verl's console, some of which NumPy prints with their type.
+_METRIC = r":(?:np\.float\d+\()?([\d.]+(?:e[+-]?\d+)?)"
+_VERL_PHASES = {
+    "time_generate_s": "gen",
+    "time_reward_s": "reward",
+    "time_old_logprob_s": "old_log_prob",
+    "time_reference_s": "(?:ref|RefPolicy)",
+    "time_values_s": "(?:values|update_critic)",
+    "time_update_s": "update_actor",
+    "time_sync_s": "(?:update_weights|sync_rollout_weights)",
+}
+
 TRAINERS = (
+    Trainer(
+        name="verl",
+        title="verl",
+        needle="timing_s/step:",
+        step=re.compile(
+            r"\bstep:(?P<step>\d+) - .*timing_s/step:(?:np\.float\d+\()?(?P<value>[\d.]+)"
+        ),
+        facts=_patterns(
+            input_tokens=rf"\bprompt_length/mean{_METRIC}",
+            output_tokens=rf"\bresponse_length/mean{_METRIC}",
+        ),
+        phases=_patterns(
+            **{name: rf"timing_s/{key}{_METRIC}" for name, key in _VERL_PHASES.items()}
+        ),
+    ),
     Trainer(
         name="megatron",
         title="Megatron",
@@ -192,6 +222,7 @@ class _Parser:
         self.memory: dict[str, float] = {}
         self.facts: dict[str, float] = {}
         self.after = ""
+        self.phases: dict[str, list[float]] = defaultdict(list)
         self.sums: dict[str, list[float]] = {"tokens": [], "samples": [], "consumed": []}
         self.consumed = (0, 0)
 
@@ -217,6 +248,9 @@ class _Parser:
             Step(number=number, stream=line.stream, value=value, batch=batch, after=self.after)
         )
         self.after = ""
+        for name, pattern in self.trainer.phases.items():
+            if parts := pattern.findall(line.text):
+                self.phases[name].append(sum(map(_float, parts)))
         self._take_checks(line.text, value)
 
     def reading(self) -> Reading:
@@ -229,6 +263,7 @@ class _Parser:
             quantity=self.trainer.quantity,
             steps=tuple(self.steps),
             memory=self.memory,
+            phases={name: _middle(one[1:] or one) for name, one in self.phases.items()},
             facts=self.facts | ({"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}),
             notes=tuple(self._contradictions()),
         )

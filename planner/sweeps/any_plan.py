@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from planner.base.cells import cell_value
@@ -71,13 +72,21 @@ def request_in(
     if not is_launch_file(path):
         base = pinned_in(path, row, specs).request()
         return changed_request(base, asked, said) if asked else base
-    found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
+    file = LaunchFile(
+        path=path,
+        asked=asked,
+        specs=specs,
+        number=row,
+        said=said,
+        workload=None if beside is None else beside.workload,
+    )
+    found = file.question()
     if beside is not None:
         read = found.imported
         own = read.values.keys() - read.defaults.keys() - read.assumed.keys()
         known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
         asked = {**{name: value for name, value in known.items() if value is not None}, **asked}
-        found = LaunchFile(path=path, asked=asked, specs=specs, number=row, said=said).question()
+        found = replace(file, asked=asked).question()
     return as_started(changed_request(found.request, asked, said))[0]
 
 

@@ -196,7 +196,7 @@ class Asked:
             return make_request(given, said=option_of), None
         if _is_model(file):
             return make_request({"model": str(file), **given}, said=option_of), None
-        del given[WORKLOAD]
+        workload = given.pop(WORKLOAD)
         if file.suffix == ".toml" and file.is_file():
             base: Request = PinnedPlan.read(file).request()
             found = None
@@ -204,7 +204,9 @@ class Asked:
             answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
             answers.pop(SETTINGS, None)
             answers |= self.question.settings
-            launch = LaunchFile(path=file, asked=answers, specs=self.specs, said=option_of)
+            launch = LaunchFile(
+                path=file, asked=answers, specs=self.specs, said=option_of, workload=workload
+            )
             found = launch.question()
             base = found.request
         if is_search:

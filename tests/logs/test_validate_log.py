@@ -43,6 +43,18 @@ SERVED: dict[str, Any] = {
     "output_tokens": 200,
     "settings": {"concurrency": 64},
 }
+ROLLED: dict[str, Any] = {
+    "workload": "rl",
+    "model": "qwen2.5-7b",
+    "num_gpus": 8,
+    "gpu": "h100-sxm-80gb",
+    "framework": "verl",
+    "prompts_per_step": 128,
+    "samples_per_prompt": 8,
+    "input_tokens": 131,
+    "output_tokens": 1024,
+    "settings": {"zero_stage": 3, "recompute": "full", "rollout_tensor_parallel": 2},
+}
 Validate = Callable[..., tuple[int, str, str]]
 
 
@@ -437,3 +449,38 @@ def test_the_same_in_python(trained: Path) -> None:
     assert rate.measured == pytest.approx(512 * 4096 / 64 / 8.02)
     assert [one.kind for one in memory] == ["allocated", "reserved"]
     assert found.cells["measured_step_time_s"] == "8.02"
+
+
+def test_a_log_of_rollouts_beside_its_plan_by_phase(validate: Validate, tmp_path: Path) -> None:
+    """Medians of steps 2 and 3; verl's generation has the switch in it, its transfer a line."""
+    row = made(tmp_path / "plan.toml", ROLLED)
+    arguments = ("--log", LOGS / "verl.log", "--plan", tmp_path / "plan.toml")
+    code, out, err = validate(*arguments)
+    assert (code, err) == (0, "")
+    lines = {line[:18].strip(): line[18:].split() for line in out.splitlines()}
+    predicted = {
+        "step time": (103, row["step_time_s"]),
+        "time generate": (51.0, row["time_generate_s"] + row["time_switch_s"]),
+        "time reference": (8.25, row["time_reference_s"]),
+        "time update": (30.5, row["time_update_s"]),
+        "time sync": (2.1, row["time_sync_s"]),
+    }
+    for name, (measured, expected) in predicted.items():
+        assert float(lines[name][0]) == pytest.approx(measured, rel=0.01), name
+        assert float(lines[name][2]) == pytest.approx(expected, rel=0.01), name
+
+
+def test_a_log_of_rollouts_is_of_no_other_plan(
+    validate: Validate, trained: Path, tmp_path: Path
+) -> None:
+    code, _, err = validate("--log", LOGS / "verl.log", "--plan", trained)
+    assert code
+    assert "is of reinforcement learning (verl)" in err
+    made(tmp_path / "rl.toml", ROLLED)
+    code, _, err = validate("--log", LOGS / "megatron.log", "--plan", tmp_path / "rl.toml")
+    assert code
+    assert "is of training (Megatron), the plan is to rl" in err
+    made(tmp_path / "short.toml", {**ROLLED, "output_tokens": 400})
+    code, _, err = validate("--log", LOGS / "verl.log", "--plan", tmp_path / "short.toml")
+    assert code
+    assert "output tokens: 1024 in the log, 400 in the plan" in err

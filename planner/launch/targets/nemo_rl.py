@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from planner.base.training_names import TrainingObjective
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm, TrainingObjective
 from planner.documents.shell.text import Given
 from planner.launch.imported import SPLITS
 from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     NOTHING,
     flag,
@@ -28,7 +30,7 @@ from planner.launch.targets.rollouts import (
     put_plain,
     put_token_budget,
     require_ranks,
-    with_words,
+    worded,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.understood import Answers, Found, Gathered, Reading
@@ -72,7 +74,8 @@ def answers(reading: Reading) -> Answers:
     LaunchError
         The GPUs cannot be split as it says.
     """
-    reading, absent = _whole(with_words(reading))
+    file, absent = _whole(reading.found)
+    reading = replace(reading, found=file)
     found = gathered(reading, "NeMo-RL")
     values = found.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
@@ -115,13 +118,14 @@ def answers(reading: Reading) -> Answers:
     return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
 
 
-def _whole(reading: Reading) -> tuple[Reading, list[str]]:
+def _whole(found: Found) -> tuple[Found, list[str]]:
     """With the configuration that a command names, and those that they begin from.
 
     Also the names of those that are not here.
     """
     absent: list[str] = []
-    options = _inherited(reading.found, absent)
+    found = worded(found)
+    options = _inherited(found, absent)
 
     def value(key: str) -> str | None:
         return None if key not in options else options[key].single
@@ -129,7 +133,7 @@ def _whole(reading: Reading) -> tuple[Reading, list[str]]:
     for key, given in options.items():
         if (text := given.single) and (told := interpolated(text, value)) not in (None, text):
             options[key] = replace(given, texts=(told,))
-    return replace(reading, found=replace(reading.found, options=options)), absent
+    return replace(found, options=options), absent
 
 
 def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
@@ -238,16 +242,64 @@ def _updates(reading: Reading, found: Gathered) -> None:
         found.notes.append(f"A step of NeMo-RL is {times} such updates, after one generation.")
 
 
-TARGET = Target(
-    name="nemo-rl",
-    title="NeMo-RL",
-    version="NeMo-RL 0.4",
-    workloads=("train",),
-    profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
+_GENERATION = "policy.generation."
+_ASYNC = "grpo.async_grpo."
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    values = found.values
+    values["framework"] = "NeMo-RL"
+    if not flag(reading, f"{_MEGATRON}enabled"):
+        found.notes.append("Its trainer, DTensor, is predicted as Megatron-Core of NeMo-RL.")
+    dynamic = flag(reading, "grpo.use_dynamic_sampling")
+    other = Algorithm.DAPO if dynamic else Algorithm.GRPO
+    values["algorithm"] = str(Algorithm.PPO if _has_section(reading, "ppo") else other)
+    if dynamic:
+        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    length = int(update.values["sequence_length"])
+    put_lengths(found, length, number(reading, f"{_GENERATION}max_new_tokens"))
+    values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
+    for way, usual in _BY_TOKENS.items():
+        tokens = number(reading, f"{way}.train_mb_tokens")
+        if tokens and flag(reading, f"{way}.enabled", default=usual):
+            values["micro_batch_tokens"] = tokens
+    _put_placement(reading, update, found)
+
+
+def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Where trainer and engine run, and how old the weights of answers may be."""
+    values = found.values
+    if values.get("engine") == "sglang":
+        share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
+        found.put("rollout_gpu_memory", share)
+    is_apart = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
+    streams = flag(reading, f"{_ASYNC}enabled")
+    apart = Placement.ASYNC if streams else Placement.SEPARATE
+    if streams:
+        values["staleness"] = number(reading, f"{_ASYNC}max_trajectory_age_steps") or 1
+        values["partial_rollout"] = flag(reading, f"{_ASYNC}in_flight_weight_updates")
+    train = update.values.get("num_gpus")
+    each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
+    rollout = (each or 0) * (nodes or 1) - int(train or 0)
+    put_split(found, apart if is_apart else Placement.COLOCATED, train, rollout)
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="nemo-rl",
+        title="NeMo-RL",
+        version="NeMo-RL 0.4",
+        workloads=("train",),
+        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
+        answers=answers,
+        starts=starts,
+        is_of=is_of,
+        honoured=changes_nothing,
+    ),
+    profiles=("NeMo-RL",),
+    put=_put_step,
+    whole=lambda found: _whole(found)[0],
 )
 
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm
 from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
     number,
@@ -19,6 +22,7 @@ from planner.launch.targets.rollouts import (
     put_token_budget,
     told,
     with_words,
+    worded,
 )
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
@@ -93,6 +97,7 @@ _ANSWER = ("--generate_max_len", "--rollout.max_new_tokens")
 _ESTIMATOR = ("--advantage_estimator", "--algo.advantage.estimator")
 _DIVERGENCE = ("--init_kl_coef", "--algo.kl.init_coef")
 _DYNAMIC = ("--use_dynamic_batch", "--train.dynamic_batch_enable")
+_MICRO_TOKENS = 16192
 _BUDGET = ("--train_max_tokens_per_gpu", "--train.max_tokens_per_gpu")
 _MICRO = ("--micro_train_batch_size", "--train.micro_batch_size")
 _WHOLE = ("--train_batch_size", "--train.batch_size")
@@ -144,7 +149,7 @@ def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
     batch = int(values["global_batch_size"])
     copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
     if flag(reading, *_DYNAMIC):
-        budget = (number(reading, *_BUDGET) or 16192) * sizes["context_parallel"]
+        budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * sizes["context_parallel"]
         share = batch // copies if copies and batch % copies == 0 else None
         put_token_budget(found, budget, share)
         return
@@ -152,13 +157,61 @@ def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
     found.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")
 
 
-TARGET = Target(
-    name="openrlhf",
-    title="OpenRLHF",
-    version="OpenRLHF 0.9",
-    workloads=("train",),
-    profiles=("DeepSpeed", "HF Trainer"),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
+_COLOCATED = ("--colocate_all_models", "--train.colocate_all")
+_BESIDE = ("--colocate_actor_ref", "--train.colocate_actor_ref", *_COLOCATED)
+_STREAMS = ("--async_train", "--train.async_enable")
+_QUEUE = ("--async_queue_size", "--train.async_queue_size")
+_PARTIAL = ("--partial_rollout", "--train.partial_rollout_enable")
+_ENGINES = ("--vllm_num_engines", "--vllm.num_engines")
+_FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    values = found.values
+    values["framework"] = "OpenRLHF"
+    length = int(update.values["sequence_length"])
+    put_lengths(found, length, number(reading, *_ANSWER), number(reading, *_PROMPT))
+    if flag(reading, *_FILTERS):
+        values["algorithm"] = str(Algorithm.DAPO)
+        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    if flag(reading, *_DYNAMIC):
+        budget = number(reading, *_BUDGET) or _MICRO_TOKENS
+        values["micro_batch_tokens"] = budget * int(values["context_parallel"])
+    else:
+        values["micro_batch_tokens"] = int(update.values["micro_batch_size"]) * length
+    _put_placement(reading, update, found)
+
+
+def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Where trainer and engines run; asynchronous engines are never on the trainer's GPUs."""
+    values = found.values
+    placement = Placement.COLOCATED if flag(reading, *_COLOCATED) else Placement.SEPARATE
+    if flag(reading, *_STREAMS):
+        placement = Placement.ASYNC
+        values["staleness"] = number(reading, *_QUEUE) or 1
+        values["partial_rollout"] = flag(reading, *_PARTIAL)
+    if values["reference_model"] and not any(flag(reading, option) for option in _BESIDE):
+        found.notes.append("Its reference model has GPUs of its own: it is taken to be beside.")
+    engines = number(reading, *_ENGINES)
+    if engines is None and placement is not Placement.COLOCATED:
+        found.notes.append("It says no --vllm.num_engines: one is taken.")
+    rollout = (engines or 1) * int(values.get("rollout_tensor_parallel", 1))
+    put_split(found, placement, update.values.get("num_gpus"), rollout)
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="openrlhf",
+        title="OpenRLHF",
+        version="OpenRLHF 0.9",
+        workloads=("train",),
+        profiles=("DeepSpeed", "HF Trainer"),
+        answers=answers,
+        starts=starts,
+        honoured=changes_nothing,
+    ),
+    profiles=("OpenRLHF",),
+    put=_put_step,
+    whole=worded,
 )

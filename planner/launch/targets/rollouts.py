@@ -9,15 +9,19 @@ from math import prod
 from planner.base.training_names import TrainingObjective
 from planner.launch.imported import SPLITS
 from planner.launch.option_table import VALUE, OptionTable, Role
-from planner.launch.understood import Gathered, Reading, require_split
+from planner.launch.understood import Found, Gathered, Reading, require_split
 from planner.question.terms import terms_about
 
 
 def with_words(reading: Reading) -> Reading:
-    """The same with words of a command that no parser of ours knows: the last of a name counts."""
-    found = reading.found
+    """The same with words of a command that no parser of ours knows."""
+    return replace(reading, found=worded(reading.found))
+
+
+def worded(found: Found) -> Found:
+    """A command whose words that no parser of ours knows are options: the last of a name counts."""
     words = {one.option: one for one in found.unknown}
-    return replace(reading, found=replace(found, options={**words, **found.options}))
+    return replace(found, options={**words, **found.options}, unknown=())
 
 
 _DEGREES = {*terms_about("split", "train"), "expert_tensor_parallel"}

@@ -4,15 +4,21 @@ Source: volcengine/verl 0.7, ``verl/trainer/config/_generated_ppo_trainer.yaml``
 ``_generated_ppo_megatron_trainer.yaml`` for defaults; ``verl/workers/actor/dp_actor.py``: budgets
 of tokens are of a rank and count its sequence-parallel ranks. Of fine-tuning on given answers
 ``verl/trainer/fsdp_sft_trainer.py`` with ``config/sft_trainer.yaml``, and the later
-``sft_trainer.py`` with ``config/sft_trainer_engine.yaml``.
+``sft_trainer.py`` with ``config/sft_trainer_engine.yaml``. Of whole steps
+``verl/trainer/config/rollout/rollout.yaml``, and of ``docs/advance`` one_step_off.md,
+fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 async trainer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rl_steps import put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
     fsdp_profile,
@@ -27,11 +33,16 @@ from planner.launch.targets.rollouts import (
     require_ranks,
     told,
     with_words,
+    worded,
 )
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
-_PROGRAMS = ("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py")
+_PROGRAMS = (
+    *("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py"),
+    *("one_step_off_policy.main_ppo", "one_step_off_policy.async_main_ppo"),
+    *("fully_async_policy.fully_async_main", "fully_async_main.py"),
+)
 _SUPERVISED = ("fsdp_sft_trainer", "fsdp_sft_trainer.py", "verl.trainer.sft_trainer")
 _ACTOR = "actor_rollout_ref.actor."
 _MEGATRON = f"{_ACTOR}megatron."
@@ -264,14 +275,117 @@ def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> 
 
 
 _BUDGET = 16384
-TARGET = Target(
-    name="verl",
-    title="verl",
-    version="verl 0.7",
-    workloads=("train",),
-    profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-LM", "Megatron-Bridge"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
+_GENERATED, _PROMPTS = "data.train_batch_size", 1024
+_ROLLOUT = "actor_rollout_ref.rollout."
+_ASYNC = "async_training."
+_V1 = "trainer.v1."
+_SAMPLER = f"{_V1}sampler.max_off_policy_threshold"
+_VERSIONS = 8
+"""``max_off_policy_threshold`` where nobody sets it."""
+_STALE, _SYNC_STEPS = 0.1, 4
+"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers."""
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: who runs where, and passes beside the update."""
+    values = found.values
+    is_megatron = str(update.values["framework"]).startswith("Megatron")
+    values["framework"] = "verl Megatron" if is_megatron else "verl"
+    values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
+    if flag(reading, "algorithm.filter_groups.enable"):
+        values["algorithm"] = str(Algorithm.DAPO)
+        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    part = _MEGATRON if is_megatron else _FSDP
+    moved = [flag(reading, f"{part}{name}") for name in _MOVED[:2]]
+    values["offload_train"] = all(moved)
+    if any(moved) and not all(moved):
+        found.notes.append("Of weights and states it offloads one alone: both are taken to stay.")
+    if is_hidden(reading, _GENERATED):
+        found.ask("prompts_per_step")
+    else:  # those that stream say 0
+        found.put("prompts_per_step", number(reading, _GENERATED))
+        found.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
+    _put_micro_batch(reading, update, found)
+    _put_placement(reading, update, found)
+
+
+def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Tokens of a micro-batch: a budget, or sequences of full length."""
+    if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
+        budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
+        found.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
+        return
+    sizes = [update.values.get(name) for name in ("micro_batch_size", "sequence_length")]
+    if None not in sizes:
+        found.values["micro_batch_tokens"] = int(str(sizes[0])) * int(str(sizes[1]))
+
+
+def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Where trainer and engine run, and how old the weights of answers may be."""
+    values = found.values
+    words = [text for one in reading.found.positional for text in one.texts if text]
+    words += filter(None, [reading.text("--config-name")])
+    mode = told(reading, f"{_V1}trainer_mode") or ""
+    placement = Placement.COLOCATED
+    if any("one_step_off" in word for word in words):
+        placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
+    elif any("fully_async" in word for word in words):
+        placement = Placement.ASYNC
+        _put_streamed(reading, found)
+    elif mode.endswith("_async"):
+        placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
+        values["staleness"] = number(reading, _SAMPLER) or _VERSIONS
+        values["partial_rollout"] = True
+    elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
+        placement = Placement.SEPARATE
+    sections = ("rollout.", _ROLLOUT)
+    nodes, each = (
+        number(reading, *(f"{section}{name}" for section in sections))
+        for name in ("nnodes", "n_gpus_per_node")
+    )
+    train = update.values.get("num_gpus")
+    put_split(found, placement, train, (nodes or 1) * (each or _NODE))
+
+
+def _put_streamed(reading: Reading, found: Gathered) -> None:
+    """A step of the fully asynchronous trainer: what it trains between two transfers of weights.
+
+    Its threshold is a share of the answers of a step, and a share of a step is a step at most.
+    """
+    values = found.values
+    mini = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _MINI
+    batches = number(reading, f"{_ASYNC}require_batches") or 1
+    times = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
+    values["prompts_per_step"] = mini * batches * times
+    values["global_batch_size"] = int(values["global_batch_size"]) * batches
+    found.defaults.pop("prompts_per_step", None)
+    found.asked = [name for name in found.asked if name != "prompts_per_step"]
+    share = reading.amount(f"{_ASYNC}staleness_threshold")
+    values["staleness"] = ceil(_STALE if share is None else share)
+    partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
+    values["partial_rollout"] = partial and values["staleness"] > 0
+    values["old_logprob"] = not flag(
+        reading,
+        "algorithm.rollout_correction.bypass_mode",
+        f"{_ACTOR}use_rollout_log_probs",
+        f"{_ASYNC}use_rollout_log_probs",
+        default=True,
+    )
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="verl",
+        title="verl",
+        version="verl 0.7",
+        workloads=("train",),
+        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-LM", "Megatron-Bridge"),
+        answers=answers,
+        starts=starts,
+        is_of=is_of,
+        honoured=changes_nothing,
+    ),
+    profiles=("verl", "verl Megatron"),
+    put=_put_step,
+    whole=worded,
 )

@@ -140,9 +140,10 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     yield from question_blocks(plan)
     yield said(short_plan(plan, row), mark=TOTAL, indent="")
     surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
+    phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
+    which = f": {words}" if words else phase
     yield said(
-        f"Does not fit: peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}: "
-        f"{words}."
+        f"Does not fit: peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}."
     )
 
 

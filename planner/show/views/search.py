@@ -529,14 +529,10 @@ def _option(term: Term, answer: object, plain: object) -> list[str]:
         return []
     if term.type in ("second", "byte") and isinstance(answer, float):
         answer = f"{answer / term.scale:.12g}{term.unit}"
-    return (
-        [term.option_name]
-        if term.type == "flag"
-        else [
-            term.option_name,
-            str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer),
-        ]
-    )
+    if term.type == "flag":  # one that is on where nobody says so is switched off
+        return [term.option_name if answer else f"--no-{term.option_name[2:]}"]
+    text = str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
+    return [term.option_name, text]
 
 
 def estimate_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:

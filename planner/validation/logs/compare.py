@@ -295,13 +295,18 @@ def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     LaunchError
         The log is of another run than the plan's: other GPUs, another batch, other lengths.
     """
-    if reading.is_training not in (None, planned.is_training):
+    is_of_rollouts = bool(reading.phases)
+    trains = planned.is_training or planned.is_of_rollouts
+    if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
         what = "training" if reading.is_training else "serving"
+        what = "reinforcement learning" if is_of_rollouts else what
         raise LaunchError(
             f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
             "give the plan that was launched."
         )
     _require_same_run(reading, planned)
+    if planned.is_of_rollouts:
+        return _of_rollouts(reading, planned)
     if planned.is_training:
         return _of_training(reading, planned, name)
     return _of_serving(reading, planned, name)
@@ -386,6 +391,37 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
         cells=cells,
         no_row=no_row,
     )
+
+
+def _of_rollouts(reading: Reading, planned: Planned) -> Comparison:
+    """A step and its phases; no table that calibration reads has rows of them."""
+    found, notes = _step_time(reading, planned)
+    measured = {} if found is None else {STEP_TIME: found.value}
+    quantities = []
+    for name, value in {**measured, **reading.phases}.items():
+        predicted = planned.ranges.get(name)
+        if predicted is None and planned.row.get(name) is not None:
+            own = float(planned.row[name])
+            predicted = Range(value=own, low=math.nan, high=math.nan)
+        if name == _GENERATE and predicted is not None:
+            more = sum(float(planned.row[one]) for one in _IN_GENERATE if one not in reading.phases)
+            predicted = replace(predicted, value=predicted.value + more)
+        quantities.append(Compared(name=name, measured=value, predicted=predicted))
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*reading.notes, *notes, _SWITCHED),
+        cells={},
+        no_row="calibration reads no steps of reinforcement learning",
+    )
+
+
+_GENERATE = "time_generate_s"
+_IN_GENERATE = ("time_switch_s", "time_sync_s")
+_SWITCHED = (
+    "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
+    "of weights"
+)
 
 
 def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple[str, ...]]:

@@ -24,7 +24,7 @@ from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
 
-TRAIN, STATIC = "train", "inference"
+TRAIN, STATIC, RL = "train", "inference", "rl"
 # Parts of a GPU's memory that each kind of measurement does not see.
 _OUTSIDE: Mapping[str, tuple[str, ...]] = {
     MemoryKind.DEVICE: (),
@@ -79,6 +79,11 @@ class Planned:
     def is_training(self) -> bool:
         """Whether it trains."""
         return self.pinned.workload == TRAIN
+
+    @property
+    def is_of_rollouts(self) -> bool:
+        """Whether it trains on answers that it generates."""
+        return self.pinned.workload == RL
 
     @property
     def setting(self) -> Any:
