@@ -66,8 +66,9 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all() -> None:
 
 def test_caches_of_prefixes_are_levers_that_say_what_they_find() -> None:
     request = SERVE.changed(
-        request_rate=40.0, input_tokens=6000, output_tokens=200, turns=12, think_time=60.0
-    )
+        request_rate=40.0, input_tokens=6000, output_tokens=200, turns=12, think_time=60.0,
+        input_variation=0.0, output_variation=0.0,
+    )  # fmt: skip
     by_name = {one.name: one for one in found(request).values()}
     for name in ("router", "host cache"):
         own, other = by_name[name].own, by_name[name].other

@@ -362,6 +362,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     asks = terms_of(answers.workload, "question")
     load = found.load.values()
     values |= {name: one.single for name, one in found.load.items() if name in asks and one.single}
+    # The requests of a benchmark are as long as it says.
+    constant = [one for one in LENGTHS if one in found.load and one in values]
+    values |= {one.replace("_tokens", "_variation"): 0.0 for one in constant}
     if senders := [one.line for one in load if one.single]:
         notes.append(f"The load is taken from line {max(senders)}.")
     if open_load := ", ".join(one.option for one in load if one.single is None):

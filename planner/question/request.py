@@ -131,8 +131,8 @@ class Request:
     output_tokens: int | None = None
     audio_seconds: float = 0.0
     request_rate: float | None = None
-    input_variation: float = 0.0
-    output_variation: float = 0.0
+    input_variation: float | None = None
+    output_variation: float | None = None
     lengths: str | None = None
     trace: str | None = None
     prompt_range: str | None = None

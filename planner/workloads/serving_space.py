@@ -271,6 +271,8 @@ SINGLE = "serve_single"
 _SPACE = "serve"
 USUAL_TOKENS = 1024
 """Of a prompt and of an answer where nobody says how many."""
+_VARIATION = 1.0
+"""Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 _TYPES = terms_about("format", "serve")
 
 
@@ -378,6 +380,10 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}
+    values |= (variations := variations_of(request))
+    for name, variation in variations.items():
+        if getattr(request, name) is None and variation:
+            notes.defaults[name] = f"{variation:g} (as measured of services; 0: all as long)"
     values["lora_rank"] = request.lora_rank or 0
     values["lora_targets"] = _targets(request)
     values["draft_method"] = method = _method(request, model)
@@ -424,6 +430,16 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             "model file with more max_position_embeddings."
         )
     return workload
+
+
+def variations_of(request: Request) -> dict[str, float]:
+    """How lengths vary, by term; where nobody says, as those of services: a batch's not at all."""
+    varies = request.workload == "serve" and not request.equal_lengths
+    usual = dict.fromkeys(terms_about("variation"), _VARIATION * varies)
+    if request.output_tokens == 0:
+        usual["output_variation"] = 0.0
+    given = {name: getattr(request, name) for name in usual}
+    return {name: usual[name] if value is None else value for name, value in given.items()}
 
 
 def _drafted(request: Request) -> int:

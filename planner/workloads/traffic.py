@@ -142,7 +142,7 @@ def prompts_of(request: Request) -> Prompts:
     """
     if question := _measured_by(request):
         return _measured_prompts(question, str(getattr(request, question)))
-    return _lognormal(float(request.input_tokens or 0), request.input_variation)
+    return _lognormal(float(request.input_tokens or 0), request.input_variation or 0.0)
 
 
 def _lognormal(mean: float, variation: float) -> Prompts:

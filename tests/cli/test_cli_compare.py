@@ -177,10 +177,11 @@ def test_launch_files_are_plans(planner, tmp_path):
     assert done.exit_code == 0
     told = json.loads(done.out)
     assert told["settings"]["gpu_memory_utilization"] == [0.95, 0.5]
-    # Each with as many requests as its cache has room for: that of 0.45 of 79.1 GiB lies between.
+    # Each with as many requests as its cache has room for, at any time of 1,024 tokens of the
+    # prompt and 1,024 of the answer: that of 0.45 of 79.1 GiB lies between.
     cache = told["memory_gib"]["kv_cache"]
     assert cache[0] - cache[1] == pytest.approx(0.45 * 79.1, rel=0.02)
-    assert told["settings"]["concurrency"] == [288, 101]
+    assert told["settings"]["concurrency"] == [220, 78]
     assert "gpu memory utilization  0.95  0.5" in done.err
 
 

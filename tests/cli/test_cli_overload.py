@@ -10,7 +10,10 @@ OF_ONE = (
     "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1", "--engine", "vllm", "--workload",
     "serve",
 )  # fmt: skip
-LENGTHS = ("--input-tokens", "1024", "--output-tokens", "128")
+LENGTHS = (
+    "--input-tokens", "1024", "--output-tokens", "128", "--input-variation", "0",
+    "--output-variation", "0",
+)  # fmt: skip
 COMMANDS = (
     "estimate", "max-batch", "max-length", pytest.param("explain", marks=pytest.mark.drawn),
 )  # fmt: skip

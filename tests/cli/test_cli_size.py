@@ -170,10 +170,13 @@ def test_faults_of_a_question_are_told_at_once(planner):
 def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
     asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--engine", "vllm", "--gpu", "h100",
              "--request-rate", "20", "--set", "quantization=fp8", "--mode=aggregated")  # fmt: skip
-    lines = planner("size", *asked, "--draft-tokens", "0,2", "--draft-method", "eagle3").out
-    assert "Requests: 1,024 tokens in, 1,024 out, 20 per second, 2 draft tokens" in lines
-    assert "Assumed: input tokens 1,024; output tokens 1,024\n" in lines
-    lines = planner("size", *asked, "--input-tokens", "2000", "--shared-prefix-tokens", "900").out
+    lines = words_of(planner("size", *asked, "--draft-tokens", "0,2", "--draft-method=eagle3").out)
+    varied = "lengths vary by 100 % and 100 %, 20 per second, "
+    assert f"Requests: 1,024 tokens in, 1,024 out, {varied}2 draft tokens" in lines
+    told = "Assumed: input tokens 1,024; output tokens 1,024; input variation 1; output variation 1"
+    assert f"{told} Limits" in lines
+    alike = ("--input-tokens", "2000", "--input-variation", "0", "--output-variation", "0")
+    lines = planner("size", *asked, *alike, "--shared-prefix-tokens", "900").out
     assert "Requests: 2,000 tokens in, 1,024 out, 20 per second, 900 tokens shared" in lines
     assert "Assumed: output tokens 1,024\n" in lines
 

@@ -46,6 +46,8 @@ SERVED: dict[str, Any] = {
     "num_gpus": 8,
     "input_tokens": 4000,
     "output_tokens": 1000,
+    "input_variation": 0,
+    "output_variation": 0,
     "settings": {"tp": 4, "concurrency": 64},
 }
 BATCH = SERVED | {"workload": "inference", "settings": {"tp": 8, "quantization": "fp8"}}

@@ -25,6 +25,7 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
 
 GIB = 2**30
+ALIKE = {"input_variation": 0.0, "output_variation": 0.0}
 
 
 def written(target: str, of: Job, process: str = "serve") -> dict[str, str]:
@@ -67,7 +68,7 @@ def test_a_cache_on_the_host_has_the_unit_of_its_engine(
 ) -> None:
     """101 requests at once whose mean length is between that of a prompt and of all its tokens."""
     plan = PLANS["tensorrt-llm"]["offloaded"]
-    of = job({**plan, "engine": engine})
+    of = job({**plan, **ALIKE, "engine": engine})
     tokens = of.row["host_memory_gib"] * GIB / OF_A_TOKEN / 101
     assert 1009 < tokens < 1009 + 211 + 32
     value = float(written(target, of)[option]) * unit
@@ -78,7 +79,7 @@ def test_a_cache_on_the_host_has_the_unit_of_its_engine(
 
 
 def test_a_cache_on_the_hosts_of_a_server_is_of_all_its_gpus() -> None:
-    of = job(PLANS["vllm"]["experts"])
+    of = job({**PLANS["vllm"]["experts"], **ALIKE})
     size = float(written("vllm", of)["--kv-offloading-size"])
     assert size == pytest.approx(2 * of.row["host_memory_gib"], rel=1e-3)
 

@@ -240,8 +240,11 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     longest = cache(world, c, w.input_tokens + w.output_tokens)
     mean = cache(world, c, w.input_tokens + w.output_tokens / 2 * (1 + w.output_variation**2))
     typical = mean + (longest - mean) / sqrt(max(c.concurrency, 1.0))
-    if engine.scheduler.whole_requests or not engine.scheduler.continuous:
+    if not engine.scheduler.continuous:
         typical = longest
+    elif engine.scheduler.whole_requests:
+        answers = w.output_tokens * (1 + w.output_variation**2)
+        typical = cache(world, c, w.input_tokens + answers)
     ranks = c.attention_data_parallel
     reserved = engine.memory.reserved
     if c.tensor_parallel > 1 and world.gpu.scale_up.kind != "pcie":

@@ -133,7 +133,7 @@ def test_pools_in_words():
     ("asked", "words"),
     [
         ({"workload": "train", "model": "llama-7b"}, "workload serve"),
-        ({"request_rate": 3, "input_tokens": 500}, "alike"),
+        ({"request_rate": 3, "input_variation": 0}, "alike"),
         (
             {"request_rate": 3, "lengths": "azure-code", "prompt_range": "<=1k"},
             "leave out prompt_range",

@@ -14,6 +14,8 @@ QUESTION = {
     "num_gpus": 32,
     "input_tokens": 4000,
     "output_tokens": 1000,
+    "input_variation": 0,
+    "output_variation": 0,
     "mode": "disaggregated",
     "engine": "sglang",
 }

@@ -13,6 +13,7 @@ import planner
 from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
 from planner.question.terms import glossary
+from planner.workloads.given import make_request
 from planner.workloads.plan import answered, make_plan
 
 SMALL: dict[str, Any] = {
@@ -32,7 +33,7 @@ def bounds(found: Any) -> dict[str, float]:
 
 def test_without_limits_those_of_the_table_hold() -> None:
     assert {name: float(glossary()[name].default) for name in DEFAULTS} == DEFAULTS
-    plan = make_plan(Request(**SMALL))
+    plan = make_plan(Request(**SMALL, input_variation=0.0, output_variation=0.0))
     found = exhaustive_search(plan.problem)
     assert bounds(found) == DEFAULTS
     assert max(found.table["time_per_output_token_s"]) <= 0.05
@@ -163,7 +164,8 @@ def test_the_command_says_what_it_assumed(planner: Any) -> None:
     )
     told = " ".join(ran.out.split())
     assert told.index("token at most") < told.index("cluster")
-    for words in ("at most 2.00 s", "fp8 of w16a16, fp8", "of bf16, fp8"):
+    assert told.index("input variation 1; output variation 1") < told.index("cluster")
+    for words in ("at most 2.00 s", "quantization"):
         assert words in told
 
 
@@ -182,3 +184,26 @@ def test_types_that_were_set_or_published_are_not_told_as_chosen() -> None:
     published = make_plan(Request(**{**SMALL, "model": "gpt-oss-20b"})).defaults
     assert "published" in published["quantization"]
     assert published["kv_cache"] == "bf16 or fp8 (of the space)"
+
+
+@pytest.mark.parametrize(
+    ("more", "varied"),
+    [
+        ({}, (1.0, 1.0)),
+        ({"equal_lengths": True}, (0.0, 0.0)),
+        ({"output_tokens": 0}, (1.0, 0.0)),
+        ({"input_variation": 0.0}, (0.0, 1.0)),
+        ({"lengths": "azure-code"}, (0.964, 2.147)),
+    ],
+)
+def test_lengths_that_nobody_told_vary_as_those_of_services(
+    more: dict[str, Any], varied: tuple[float, float]
+) -> None:
+    plan = make_plan(make_request({**SMALL, **more}))
+    (source, *_) = plan.problem.sources
+    work = source.setting.workload
+    assert (work.input_variation, work.output_variation) == pytest.approx(varied, abs=1e-3)
+    told = plan.defaults.get("output_variation", "")
+    assert ("as measured of services" in told) == (varied[1] == 1)
+    batch = make_plan(Request(**BATCH)).problem.sources[0].setting.workload
+    assert (batch.input_variation, batch.output_variation) == (0, 0)

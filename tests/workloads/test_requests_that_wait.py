@@ -134,8 +134,8 @@ def test_pools_say_how_many_have_room(planner, asked: tuple[object, ...], told: 
     words = (
         "estimate", "--workload", "serve", "--mode", "disaggregated", "--model", "llama-3.1-8b",
         "--engine", "sglang", "--gpu", "h100", "--gpus", 2, "--input-tokens", 4096,
-        "--output-tokens", 512, "--set", "replicas=1", "--set", "prefill_replicas=1",
-        "--set", "concurrency=2000",
+        "--output-tokens", 512, "--input-variation", 0, "--output-variation", 0,
+        "--set", "replicas=1", "--set", "prefill_replicas=1", "--set", "concurrency=2000",
     )  # fmt: skip
     ran = planner(*words, *asked)
     assert ran.exit_code == 0, ran.err

@@ -18,6 +18,8 @@ QUESTION: dict[str, Any] = {
     "price": 3.6,
     "input_tokens": 1024,
     "output_tokens": 1024,
+    "input_variation": 0.0,
+    "output_variation": 0.0,
 }
 POOLS: dict[str, Any] = {
     "mode": "disaggregated",

@@ -20,7 +20,7 @@ from planner.question.inputs import several, whole
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.given import Said
-from planner.workloads.serving_space import USUAL_TOKENS
+from planner.workloads.serving_space import USUAL_TOKENS, variations_of
 from planner.workloads.traffic import Prompts, Range, measured_answers, prompts_of
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def cuts_of(
 
 def _prompts(request: Request) -> Prompts:
     tokens = request.input_tokens or USUAL_TOKENS
-    return prompts_of(request.changed(input_tokens=tokens))
+    return prompts_of(request.changed(input_tokens=tokens, **variations_of(request)))
 
 
 def num_parts(cuts: Sequence[tuple[int, ...]]) -> int:

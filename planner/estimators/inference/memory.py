@@ -138,8 +138,11 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     mean = _cache_bytes(setting, c, lengths.input_tokens + half_way)
     shared = _cache_bytes(setting, c, lengths.shared_prefix_tokens)
     typical = typical_cache_bytes(mean=mean, longest=longest, sequences=c.concurrency)
-    if setting.engine.scheduler.whole_requests or not setting.engine.scheduler.continuous:
+    if not setting.engine.scheduler.continuous:
         typical = longest
+    elif setting.engine.scheduler.whole_requests:
+        # An answer that runs is half way in the mean, and all of it is reserved.
+        typical = _cache_bytes(setting, c, lengths.input_tokens + 2 * half_way)
     caches = (longest, typical, shared)
     activations, usable, kept = _kept(setting, c, weights + adapters, reserved, caches)
     size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency

@@ -142,7 +142,8 @@ def test_a_server_fills_whole_nodes() -> None:
 
 def test_a_cache_on_the_host_is_of_all_gpus() -> None:
     asked = {"tensor_parallel": 4, "kv_offload": 0.5, "weight_offload": 0.2, "concurrency": 64}
-    job = planned(model="llama-3.1-70b", engine="vllm", settings=asked)
+    alike = {"input_variation": 0.0, "output_variation": 0.0}
+    job = planned(model="llama-3.1-70b", engine="vllm", settings=asked, **alike)
     draft = TARGET.drafted(job)
     (serve, _) = draft.processes
     weights = float(value_of(serve, "--cpu-offload-gb") or 0)
