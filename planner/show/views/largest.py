@@ -30,6 +30,10 @@ def largest_blocks(
     """The plan, and for each thing that grows what fits, what does not, and what it costs."""
     yield said(question_title(plan), mark=TOTAL, indent="")
     yield said(short_plan(plan, row))
+    work = plan.problem.setting.workload
+    is_assumed = isinstance(work, ServingWorkload) and plan.request.output_variation is None
+    if is_assumed and work.output_variation:
+        yield said(f"Assumed: lengths are means, and vary by {work.output_variation:g}")
     for one in found:
         yield GAP
         for line in largest_lines(plan, one):
