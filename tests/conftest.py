@@ -68,6 +68,11 @@ class _ByFile(LoadFileScheduling):
         return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than cores: processes, servers and browsers are waited for."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_xdist_make_scheduler(config: Any, log: Any) -> Any:
     return _ByFile(config, log)
 

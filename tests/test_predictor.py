@@ -20,6 +20,8 @@ ASKED = {
     "engine": "vllm",
     "input_tokens": 1024,
     "output_tokens": 257,
+    "input_variation": 0,
+    "output_variation": 0,
     "settings": {"tensor_parallel": 2, "concurrency": 32},
 }
 

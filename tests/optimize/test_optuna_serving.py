@@ -10,6 +10,8 @@ from planner.optimize.optuna_search import SAMPLERS, Samples, optuna_search
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 
+# Of ties a sampled search may recommend another one: its rate is compared.
+RATE = "output_tokens_per_s_per_gpu"
 LIMITS = {"time_to_first_token": 1.0, "time_per_output_token": 0.04}
 EXAMPLE = {
     "model": "llama-3.1-70b",
@@ -61,7 +63,10 @@ def test_engines_are_sampled_together():
     searched = problem(engine=("vllm", "sglang", "tensorrt-llm"))
     assert len(searched.sources) == 3
     found = optuna_search(searched, trials=50)
-    assert best(found) == best(exhaustive_search(searched))
+    mine, whole = (best(one) for one in (found, exhaustive_search(searched)))
+    assert mine["engine"] == whole["engine"]
+    factor = found.recommended.source.confidence(32).layout
+    assert mine[RATE] == pytest.approx(whole[RATE], rel=factor - 1)
 
 
 def test_each_gpu_has_its_best():
@@ -69,10 +74,8 @@ def test_each_gpu_has_its_best():
     found = optuna_search(searched, trials=400)
     mine, whole = (one.comparisons["gpu"].table for one in (found, exhaustive_search(searched)))
     assert mine["gpu"] == whole["gpu"] == ["h200-sxm-141gb", "h100-sxm-80gb"]
-    # Of ties a sampled search may recommend another one.
     factor = found.recommended.source.confidence(8).layout
-    name = "output_tokens_per_s_per_gpu"
-    assert mine[name] == pytest.approx(whole[name], rel=factor - 1)
+    assert mine[RATE] == pytest.approx(whole[RATE], rel=factor - 1)
 
 
 def test_nothing_feasible_names_what_came_closest():

@@ -31,9 +31,9 @@ def largest_blocks(
     yield said(question_title(plan), mark=TOTAL, indent="")
     yield said(short_plan(plan, row))
     work = plan.problem.setting.workload
-    is_assumed = isinstance(work, ServingWorkload) and plan.request.output_variation is None
-    if is_assumed and work.output_variation:
-        yield said(f"Assumed: lengths are means, and vary by {work.output_variation:g}")
+    varies = work.output_variation if isinstance(work, ServingWorkload) else 0
+    if varies and plan.request.output_variation is None:
+        yield said(f"Assumed: lengths are means, and vary by {varies:g}")
     for one in found:
         yield GAP
         for line in largest_lines(plan, one):
