@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR
-from planner.confidence.classes import errors_of_memory
+from planner.confidence.intervals import Confidence
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
@@ -34,7 +35,7 @@ from planner.estimators.power import PowerDraw
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import carbon
 from planner.formulas.queueing import longest_answer
-from planner.optimize.source import Candidates, Column, Columns, Need
+from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.terms import (
     columns_about,
     is_of_answers,
@@ -42,9 +43,9 @@ from planner.question.terms import (
     terms_about,
     terms_of,
 )
-from planner.specs.serving import ServingWorkload
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
+from planner.workloads.confidence import serving_confidence, serving_memory_errors, with_energy
 from planner.workloads.place import energy_columns
 
 if TYPE_CHECKING:
@@ -82,6 +83,43 @@ class Promises:
     capacity: FloatArray | None = None
     offered: Offered | None = None
     makespan: FloatArray | None = None
+
+
+@record(kw_only=True)
+class ServingSource(Source):
+    """Replicas, pools or batches on one engine; ``setting`` is that of what decodes."""
+
+    setting: ServingSetting
+    counts: tuple[int, ...]
+    site: Site
+
+    rules = SERVING_REJECTING
+    num_rules = len(SERVING_RULES)
+    published: ClassVar[str]
+    """What published runs of its kind are called."""
+
+    @property
+    def asked(self) -> Mapping[str, Value]:
+        """The tokens of a request, and what a GPU costs."""
+        work = self.setting.workload
+        lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+        return {**lengths, **self.site.columns, **self.site.grounds}
+
+    def _confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        machine, power = self.setting.machine, self.site.power
+        sure = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
+        if power is None:
+            return sure
+        return with_energy(sure, machine, self.site, num_gpus, power.decode)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the tensor parallelism of all configurations goes over nodes, or over racks of
+        GPUs that are one domain."""
+        cluster = self.setting.machine.cluster
+        domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
+        return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
 
 
 class Serving(Candidates):
@@ -532,7 +570,7 @@ def fit_probability(
     setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
 ) -> FloatArray:
     """The probability that the fullest GPU has the memory that it needs to start."""
-    errors = errors_of_memory(setting, 1)
+    errors = serving_memory_errors(setting)
     needed = needed_to_start(setting, memory, c)
     return errors.chance(predicted=needed, usable=memory.usable)
 
@@ -559,9 +597,3 @@ def served(candidates: Candidates) -> Serving:
 def rounded_up(needed: FloatArray) -> FloatArray:
     """Whole replicas for a load given in replicas; at least one."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)
-
-
-def asked(work: ServingWorkload, site: Site) -> dict[str, Value]:
-    """Columns of what is asked: the tokens of a request, and the terms of a site."""
-    lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    return {**lengths, **site.columns, **site.grounds}

@@ -11,8 +11,6 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import (
     SERVING_NAMES,
     PoolConfigurations,
@@ -40,7 +38,7 @@ from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.problem import Constraint, Objective
-from planner.optimize.source import Block, Columns, Need, Source, count_codes
+from planner.optimize.source import Block, Columns, Need, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import floats, repeated
@@ -49,7 +47,7 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
-    asked,
+    ServingSource,
     cache_of,
     fit_probability,
     image_columns,
@@ -58,25 +56,21 @@ from planner.workloads.deployments import (
     parameter_columns,
     reuse_columns,
 )
-from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.simplicity import pool_complexity
 
 
 @record(kw_only=True)
-class PoolSource(Source):
+class PoolSource(ServingSource):
     """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
 
     setting: ServingSetting
     space: PoolSpace
-    counts: tuple[int, ...]
     site: Site
     prefill_site: Site
     mesh: None = None
     mode: str = DISAGGREGATED
 
-    rules = SERVING_REJECTING
-    num_rules = len(SERVING_RULES)
     block_rows = 0
     published = "disagg"
 
@@ -98,19 +92,14 @@ class PoolSource(Source):
     @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.site) | {
-            f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
-        }
+        prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
+        return {**super().asked, **prefill}
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
         """The same source with what ``change`` makes of the settings of both pools."""
         setting, before = change(self.setting), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=setting)
         return replace(self, setting=setting, space=space)
-
-    def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""

@@ -10,9 +10,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
@@ -42,7 +40,7 @@ from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
-from planner.optimize.source import Columns, Need, Source, possible_mesh
+from planner.optimize.source import Columns, Need, possible_mesh
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated
@@ -51,7 +49,7 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
-    asked,
+    ServingSource,
     cache_of,
     fit_probability,
     image_columns,
@@ -61,16 +59,14 @@ from planner.workloads.deployments import (
     reuse_columns,
     rounded_up,
 )
-from planner.workloads.place import serving_confidence
 from planner.workloads.room import filled
-from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 
 
 @record(kw_only=True)
-class ReplicaSource(Source):
+class ReplicaSource(ServingSource):
     """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
 
     ``sure_share``: of the rate that is predicted, what is counted on. ``waits``: requests at once
@@ -79,15 +75,12 @@ class ReplicaSource(Source):
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
-    counts: tuple[int, ...]
     request_rate: float | None
     site: Site
     mode: str = AGGREGATED
     sure_share: float = 1.0
     waits: bool = False
 
-    rules = SERVING_REJECTING
-    num_rules = len(SERVING_RULES)
     block_rows = _BLOCK_ROWS
     published = "online"
 
@@ -99,18 +92,8 @@ class ReplicaSource(Source):
     @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.site) | {
-            f"prefill_{name}": value for name, value in Site().columns.items()
-        }
-
-    def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
-
-    @property
-    def spans_nodes(self) -> bool:
-        """Whether the GPUs of one layer are of several nodes, in every configuration."""
-        return spans_nodes(self.setting.machine, self.mesh)
+        prefill = {f"prefill_{name}": value for name, value in Site().columns.items()}
+        return {**super().asked, **prefill}
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

@@ -19,7 +19,6 @@ from planner.base.enums import (
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB
-from planner.confidence.classes import errors_of_memory, sure_share
 from planner.confidence.intervals import Confidence, chance
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.table import TrainingConfigurations
@@ -37,7 +36,12 @@ from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
-from planner.workloads.place import with_energy
+from planner.workloads.confidence import (
+    training_confidence,
+    training_memory_errors,
+    training_share,
+    with_energy,
+)
 from planner.workloads.simplicity import Step, packed, total
 
 FEWEST_TOKENS = 4096
@@ -100,7 +104,7 @@ class TrainingSource(Source):
 
     ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
-    `planner.confidence.classes.sure_share` takes it.
+    `planner.workloads.confidence.training_share` takes it.
     """
 
     setting: Setting
@@ -114,7 +118,6 @@ class TrainingSource(Source):
     rules = REJECTING
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
-    published = "training"
     profile_kind = "framework"
 
     @property
@@ -142,7 +145,9 @@ class TrainingSource(Source):
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""
-        sure = super()._confidence(num_gpus)
+        if self.flops_efficiency is not None:
+            return None
+        sure = training_confidence(self.setting, int(num_gpus))
         if sure is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
@@ -172,8 +177,8 @@ class TrainingSource(Source):
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Center, spread and sure share of each number of GPUs, ascending."""
         counts = sorted(set(self.counts))
-        errors = [errors_of_memory(self.setting, count) for count in counts]
-        shares = (sure_share(self.setting, count, self.fit_confidence) for count in counts)
+        errors = [training_memory_errors(self.setting, count) for count in counts]
+        shares = (training_share(self.setting, count, self.fit_confidence) for count in counts)
         center, spread = ([getattr(one, name) for one in errors] for name in ("center", "spread"))
         return np.array(center), np.array(spread), np.array([*shares])
 
