@@ -14,7 +14,7 @@ from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
-from planner.decide.improve import recommended_change
+from planner.decide.improve import changes_of, recommended_change
 from planner.decide.sizing.envelope import BUDGET, read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
@@ -30,7 +30,7 @@ from planner.decide.sizing.size import (
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
+from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
 from planner.launch.targets import target_of
@@ -355,7 +355,9 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     imported: Imported = launch.imported
     plan, found, notes = judged(request)
     row = full_row(found)
-    changes = changes_of(imported, request, plan, found, row, {*asked.question.settings})
+    can_say = imported.target.table.can_say
+    defaults = imported.defaults.keys() - asked.question.settings.keys()
+    changes = changes_of(request, plan, found, row, can_say, defaults)
     best, runs = recommended_change(changes), not found.rejected_by
     told = {
         name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
