@@ -38,10 +38,6 @@ from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
-from planner.pages.comparison import bounds_section, comparison_page
-from planner.pages.document import Document
-from planner.pages.read import document_page
-from planner.pages.sweep import sweep_page
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
@@ -89,6 +85,10 @@ from planner.sweeps.show import Shown, draw_shown
 from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
+from planner.ui.pages.comparison import bounds_section, comparison_page
+from planner.ui.pages.document import Document
+from planner.ui.pages.read import document_page
+from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
     AGAINST,
     FILE,

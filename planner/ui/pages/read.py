@@ -14,48 +14,6 @@ from planner.base import text
 from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.pages.comparison import bounds_section, comparison_page, sizes_page
-from planner.pages.document import (
-    ESTIMATE,
-    SEARCH,
-    SIZE,
-    Document,
-    Row,
-    numbers,
-    read_row,
-    version_notes,
-)
-from planner.pages.first import (
-    ends_of_row,
-    evidence,
-    figures,
-    headline,
-    hints,
-    lever_ranks,
-    price_words,
-    ranking,
-    verb,
-    with_meanings,
-)
-from planner.pages.sweep import sweep_page
-from planner.pages.table import (
-    AXES,
-    CHANGES,
-    MOST_BARS,
-    MOST_ROWS,
-    PLACES,
-    PLAN,
-    assumptions,
-    breakdowns,
-    facts_of,
-    facts_section,
-    front_chart,
-    make_table,
-    manifest_section,
-    predicted_anew,
-    shown_columns,
-    used_specs,
-)
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
     BEST,
@@ -87,6 +45,48 @@ from planner.show.views.sure import (
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.store import Sweep
+from planner.ui.pages.comparison import bounds_section, comparison_page, sizes_page
+from planner.ui.pages.document import (
+    ESTIMATE,
+    SEARCH,
+    SIZE,
+    Document,
+    Row,
+    numbers,
+    read_row,
+    version_notes,
+)
+from planner.ui.pages.first import (
+    ends_of_row,
+    evidence,
+    figures,
+    headline,
+    hints,
+    lever_ranks,
+    price_words,
+    ranking,
+    verb,
+    with_meanings,
+)
+from planner.ui.pages.sweep import sweep_page
+from planner.ui.pages.table import (
+    AXES,
+    CHANGES,
+    MOST_BARS,
+    MOST_ROWS,
+    PLACES,
+    PLAN,
+    assumptions,
+    breakdowns,
+    facts_of,
+    facts_section,
+    front_chart,
+    make_table,
+    manifest_section,
+    predicted_anew,
+    shown_columns,
+    used_specs,
+)
 from planner.workloads.base import Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of
