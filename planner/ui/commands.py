@@ -250,12 +250,14 @@ def found_by(asked: Asked) -> Found:
         found = _COMMANDS[asked.question.command](asked)
     except StopSearch as late:  # before anything was found
         raise Refused(_late(asked.limits), 504) from late
-    return found if found.page.headline else replace(found, page=_headed(found.page))
-
-
-def _headed(page: Page) -> Page:
-    """A page whose first sentence is its headline."""
-    return replace(page, headline=page.answer[0], answer=page.answer[1:])
+    return (
+        found
+        if found.page.headline
+        else replace(
+            found,
+            page=replace(found.page, headline=found.page.answer[0], answer=found.page.answer[1:]),
+        )
+    )
 
 
 def check_size(size: int, limits: Limits) -> None:

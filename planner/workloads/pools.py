@@ -174,7 +174,8 @@ class PoolSource(ServingSource):
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
         """What the workers take and hold, with the transfer of a cache between them."""
-        inside = self._inside_fabric(c.num_gpus)
+        domain = self.setting.machine.cluster.scale_up.domain_size
+        inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
         moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
         return Pools(
             prompt_time=prefill.prompt_time,
@@ -187,12 +188,6 @@ class PoolSource(ServingSource):
             places=c.replicas * decode.places,
             stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
         )
-
-    def _inside_fabric(self, num_gpus: FloatArray) -> BoolArray:
-        """Where all workers stand in one domain of the same GPUs."""
-        domain = self.setting.machine.cluster.scale_up.domain_size
-        same = self.gpu == self.prefill_gpu
-        return np.asarray(same & (num_gpus <= domain))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """The workers one by one, then the product of undominated ones of each kind."""

@@ -384,7 +384,12 @@ class TrainingRuns(Candidates):
     def columns(self) -> Columns:
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
-        results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
+        fullest = self.estimate.memory.fullest
+        results = {
+            **self._predictions(),
+            **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
+            **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
+        }
         listed = {name: flat(np.asarray(value), shape) for name, value in results.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
@@ -403,10 +408,3 @@ class TrainingRuns(Candidates):
         is_placed = self.source.site.is_placed
         names = [name for name in terms_about("run") if name != "carbon" or is_placed]
         return results(names, self, self.run, self.run.goodput, self.estimate)
-
-    def _memory_parts(self) -> Columns:
-        fullest = self.estimate.memory.fullest
-        return {f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS}
-
-    def _time_parts(self) -> Columns:
-        return {f"time_{part}_s": s for part, s in self.estimate.time_parts.items()}

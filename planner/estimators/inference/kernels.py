@@ -156,7 +156,7 @@ class Kernels:
         if block_bandwidth:
             of_head = np.asarray(cache_bytes_per_token) * group / heads
             time = np.maximum(time, of_head * context / block_bandwidth)
-        latency = self._latency(e["latency"])
+        latency = e["latency"] * self._kernel_latency_fraction
         total = np.where(np.asarray(sequences) > 0, time + latency, 0.0)
         if self.machine.ledger is not None:
             self.machine.record(
@@ -270,9 +270,6 @@ class Kernels:
             self.machine.unused(is_faster, "all_reduce")
             self.machine.unused(~is_faster, "custom_all_reduce")
         return np.where(inside, np.minimum(ring, direct), ring)
-
-    def _latency(self, measured: FloatArray) -> Numeric:
-        return measured * self._kernel_latency_fraction
 
     @property
     def _kernel_latency_fraction(self) -> float:

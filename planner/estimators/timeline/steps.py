@@ -369,7 +369,8 @@ def step_timeline(
     """
     lane = _Lane()
     spans: list[Span] = []
-    embedding, logits = _ends(step.ends)
+    embedding = [operator for operator in step.ends if operator.module == "embedding"]
+    logits = [operator for operator in step.ends if operator.module != "embedding"]
     spans += lane.operators(embedding, "")
     for number, (count, operators) in enumerate(step.layers):
         kind = f" of kind {number + 1}" if len(step.layers) > 1 else ""
@@ -429,11 +430,3 @@ class _Lane:
             self.now += seconds
             self.skipped.append((start, self.now))
         yield from self.operators(operators, f", layer {count}{kind}")
-
-
-def _ends(
-    operators: Sequence[StepOperator],
-) -> tuple[list[StepOperator], list[StepOperator]]:
-    """What stands before the layers, and what after them."""
-    before = [operator for operator in operators if operator.module == "embedding"]
-    return before, [operator for operator in operators if operator.module != "embedding"]

@@ -11,7 +11,7 @@ from planner.base.units import HOUR
 from planner.decide.sizing.by_length import LengthPools
 from planner.decide.sizing.envelope import Yield
 from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.services import Part, SharedFleet
+from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
 from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, said
 from planner.show.views.documents import question_manifest
@@ -158,7 +158,9 @@ def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
 def length_pools_lines(found: LengthPools) -> list[str]:
     """Which is less, pools by length or one of all, and why."""
     pools, mixed = found.pools, found.mixed
-    each = " + ".join(text.count(part.peak.num_gpus) for part in _parts(pools))
+    each = " + ".join(
+        text.count(part.peak.num_gpus) for one in pools.placements for part in one.parts
+    )
     lines = [
         f"{len(pools.placements)} pools by length: {text.count(pools.num_gpus)} GPUs ({each}), "
         f"{text.count(pools.cost)} USD a day; one pool: {text.count(mixed.num_gpus)} GPUs, "
@@ -189,10 +191,6 @@ def length_pools_lines(found: LengthPools) -> list[str]:
         )
         why = f"One pool saves {share} of what it costs; of pools {cause}:"
     return [*lines, f"{why} {kept}"]
-
-
-def _parts(fleet: SharedFleet) -> list[Part]:
-    return [part for one in fleet.placements for part in one.parts]
 
 
 def cut_rows(found: LengthPools) -> list[dict[str, Value]]:

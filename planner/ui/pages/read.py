@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -328,7 +328,10 @@ def _alternatives(
             others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACES]))
             names = [name for name in others if name not in shown]
             tied = ties([number_of(row, goals[0]) for row in rows], factor)
-            caption, marks = f"The best plan of each {words}", [BEST, *_marks(tied[1:])]
+            caption, marks = (
+                f"The best plan of each {words}",
+                [BEST, *[TIE if one else "" for one in tied[1:]]],
+            )
             table = make_table(f"by_{axis}", caption, workload, rows, names, marks,
                                is_small=True, first=first)  # fmt: skip
             blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
@@ -338,10 +341,6 @@ def _alternatives(
             caption = f"{text.count(len(why))} without a plan, and why"
             blocks.append(replace(no_plan, caption=caption, is_folded=True))
     return Section(title="How do the alternatives compare?", blocks=blocks)
-
-
-def _marks(tied: Iterable[bool]) -> list[str]:
-    return [TIE if one else "" for one in tied]
 
 
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:

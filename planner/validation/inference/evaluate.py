@@ -32,7 +32,7 @@ from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.waits import Offered
 from planner.formulas.queueing import longest_answer
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
-from planner.validation.inference.deployments import Deployment, configurations
+from planner.validation.inference.deployments import configurations
 from planner.validation.prediction import MEMORY, RATES, Prediction
 
 
@@ -336,7 +336,9 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     setting, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
-    prefill = [_prefill(case) for case in cases]
+    prefill = [
+        (case.prefill.deployment if case.prefill is not None else case.replica) for case in cases
+    ]
     c = configurations([case.replica for case in cases], list(requests / decoders))
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
@@ -382,10 +384,6 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
     return np.broadcast_to(values, like.shape)
-
-
-def _prefill(case: InferenceCase) -> Deployment:
-    return case.prefill.deployment if case.prefill is not None else case.replica
 
 
 # Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).

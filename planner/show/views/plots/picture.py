@@ -229,7 +229,11 @@ class Canvas:
         longest = max(len(line) for label in shown for line in label.split("\n"))
         columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
         title = self.folded(note) if note else None
-        self._heighten(_lines(shown, columns) + (title.count("\n") + 1 if title else 0))
+        rows = -(-len(shown) // columns)
+        self._heighten(
+            sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
+            + (title.count("\n") + 1 if title else 0)
+        )
         self.figure.legend(
             handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
         )
@@ -263,12 +267,6 @@ class Canvas:
 
         room = max(int(self.letters(times)) - 6, 16)
         return "\n".join(textwrap.wrap(printable(words).replace("\n", " "), room)) or " "
-
-
-def _lines(labels: Sequence[str], columns: int) -> int:
-    """Lines of a legend, whose labels go down the columns."""
-    rows = -(-len(labels) // columns)
-    return sum(max(label.count("\n") + 1 for label in labels[row::rows]) for row in range(rows))
 
 
 def _layout() -> Any:
