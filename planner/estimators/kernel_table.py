@@ -128,7 +128,6 @@ class KernelTable:
 
     def attention(
         self,
-        *,
         flops: Numeric,
         num_bytes: Numeric,
         sequences: Numeric,

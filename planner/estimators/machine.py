@@ -412,27 +412,6 @@ class Machine(Links):
             e=chosen(self._experts, precision),
         )
 
-    def attention_time(
-        self,
-        flops: Numeric,
-        num_bytes: Numeric,
-        sequences: Numeric,
-        num_heads: Numeric,
-        sequence_length: Numeric,
-        head_dim: int,
-        rate: Numeric,
-    ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward, at a rate over the GPU's own."""
-        return self.kernels.attention(
-            flops=flops,
-            num_bytes=num_bytes,
-            sequences=sequences,
-            num_heads=num_heads,
-            sequence_length=sequence_length,
-            head_dim=head_dim,
-            rate=rate,
-        )
-
     def attention_rate(self, kernels: AttentionKernels) -> float:
         """Rate forward of a class of attention kernels over those written for this GPU."""
         return rate_of_class(self.gpu.efficiency, kernels)

@@ -20,11 +20,9 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory, s
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
-from planner.estimators.power import PowerDraw, power_draw
-from planner.formulas.power import board_share
+from planner.estimators.power import PowerDraw
 from planner.optimize.source import Columns, Need, Source
 from planner.question.terms import terms_about
-from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated, results
 from planner.workloads.deployments import (
@@ -38,7 +36,6 @@ from planner.workloads.deployments import (
     parameter_columns,
     token_costs,
 )
-from planner.workloads.place import energy_columns
 from planner.workloads.room import most_at_once
 from planner.workloads.simplicity import batch_complexity
 
@@ -154,14 +151,8 @@ class Batches(Serving):
         """The electric power of all GPUs by part: near the design power while they prefill."""
         # Without a cache every token computes the whole sequence again.
         first = self.prefill_latency / self.request_latency
-        busy = np.where(self.configurations.kv_cache == CacheType.NONE, 1.0, first)
-
-        def boards(profile: PowerProfile) -> FloatArray:
-            active, waiting = profile.prefill.value, profile.decode.value
-            return board_share(active=active, waiting=waiting, time_share=busy)
-
-        machine, profile = self.source.setting.machine, self.source.site.power
-        return (power_draw(machine, profile, self.num_gpus, boards),)
+        no_cache = self.configurations.kv_cache == CacheType.NONE
+        return (self.drawn(np.where(no_cache, 1.0, first)),)
 
     @property
     def memory_headroom(self) -> FloatArray:
@@ -174,7 +165,7 @@ class Batches(Serving):
         values = {
             **results((*terms_about("latency", "inference"), *terms_about("output")), self),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
-            **energy_columns(self),
+            **self.energy_columns,
             **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from planner.base.arrays import FloatArray
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
-from planner.base.units import HOUR, KILOWATT, KILOWATT_HOUR, UNITS, parse_quantity
+from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
@@ -40,10 +38,6 @@ from planner.specs.price import (
 from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
 from planner.workloads.open_facts import Notes
-
-if TYPE_CHECKING:
-    from planner.workloads.deployments import Serving
-
 
 _LARGEST_PUE = 10.0
 
@@ -122,17 +116,6 @@ def _of_building(
 
 def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
     return any(word.startswith(tuple(of)) for word in words)
-
-
-def energy_columns(candidates: Serving) -> dict[str, FloatArray]:
-    """Power, electricity of a million generated tokens, and its carbon in a known region."""
-    found = {
-        "power_kw": candidates.power / KILOWATT,
-        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
-    }
-    if candidates.source.site.is_placed:
-        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
-    return found
 
 
 def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:

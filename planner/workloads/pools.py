@@ -243,11 +243,6 @@ class PoolDeployments(Deployments):
         return replace(c, concurrency=held + np.zeros_like(c.concurrency))
 
     @property
-    def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
-        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
-
-    @property
     def load(self) -> FloatArray:
         """Share of the time in which the prefill workers compute prompts."""
         return self.run.load

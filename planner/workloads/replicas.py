@@ -38,10 +38,8 @@ from planner.estimators.inference.prefixes import (
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.ownership import outlay
-from planner.estimators.power import PowerDraw, power_draw
-from planner.formulas.power import board_share
+from planner.estimators.power import PowerDraw
 from planner.optimize.source import Columns, Need, possible_mesh
-from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated
 from planner.workloads.deployments import (
@@ -229,11 +227,6 @@ class Replicas(Deployments):
         return self.estimate.configurations
 
     @property
-    def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
-        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
-
-    @property
     def in_flight(self) -> FloatArray:
         """Requests that are in a replica at once; of a number at a rate, with those that wait."""
         if self.promises.offered is not None and self.promises.makespan is not None:
@@ -307,14 +300,7 @@ class Replicas(Deployments):
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of all GPUs by part: near the design power while they prefill."""
-        busy = self.estimate.served.utilization
-
-        def boards(profile: PowerProfile) -> FloatArray:
-            active, waiting = profile.prefill.value, profile.decode.value
-            return board_share(active=active, waiting=waiting, time_share=busy)
-
-        machine, profile = self.setting.machine, self.source.site.power
-        return (power_draw(machine, profile, self.num_gpus, boards),)
+        return (self.drawn(self.estimate.served.utilization),)
 
     @property
     def outlay(self) -> FloatArray | None:

@@ -238,7 +238,7 @@ class Kernels:
         kernels: AttentionKernels,
     ) -> FloatArray:
         """Seconds of a fused kernel over prompts of ``queries`` new tokens each."""
-        time = self.machine.attention_time(
+        time = self.machine.kernels.attention(
             flops / self.engine.execution.compute_fraction,
             num_bytes,
             prompts,

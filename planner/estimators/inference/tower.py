@@ -152,7 +152,7 @@ def _core_time(
     window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
     rows, heads = images * length, op.heads / t
-    return machine.attention_time(
+    return machine.kernels.attention(
         attention_core_flops(num_queries=rows, keys_per_query=keys, num_heads=heads, **dims),
         attention_core_bytes(num_queries=rows, num_heads=heads, num_key_value_heads=heads, **dims),
         images,

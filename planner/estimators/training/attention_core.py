@@ -87,7 +87,7 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         forward = np.maximum(machine.vector_time(flops), machine.memory_time(moved))
         yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
         return
-    forward = share.setting.machine.attention_time(
+    forward = share.setting.machine.kernels.attention(
         flops,
         moved,
         share.sequences,
@@ -132,7 +132,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         compressed_keys=_mean_compressed(op, s),
     )
     steps, heads_at_once = _ring_step(share, heads)
-    time = steps * share.setting.machine.attention_time(
+    time = steps * share.setting.machine.kernels.attention(
         flops / steps,
         moved / steps,
         share.sequences,
