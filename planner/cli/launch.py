@@ -103,12 +103,7 @@ def usual_workload(target: str, default: str) -> str:
 
 
 def write_launch(
-    given: options.Given,
-    request: Request,
-    target: str,
-    wrapper: str,
-    *,
-    stdout_taken: bool = False,
+    given: options.Given, request: Request, target: str, wrapper: str, *, stdout_taken: bool = False
 ) -> None:
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch

@@ -154,10 +154,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
 
 
 def _sized(
-    given: options.Given,
-    request: Request,
-    contracts: Sequence[str | None],
-    **asked: Any,
+    given: options.Given, request: Request, contracts: Sequence[str | None], **asked: Any
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
@@ -167,11 +164,4 @@ def _sized(
     said = options.option_name
     number = len(tasks_of(request, contracts, said=said, **asked))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
-        return size_all(
-            request,
-            contracts,
-            said=said,
-            progress=progress,
-            workers=workers,
-            **asked,
-        )
+        return size_all(request, contracts, said=said, progress=progress, workers=workers, **asked)

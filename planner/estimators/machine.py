@@ -9,11 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    ComputePrecision,
-    Precision,
-)
+from planner.base.enums import AttentionKernels, ComputePrecision, Precision
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (
@@ -201,10 +197,7 @@ class Links:
             return all_to_all_bandwidth(**links, sent_across=sent_across)
         up, out = self.cluster.scale_up, self.cluster.scale_out
         return group_bandwidth(
-            **links,
-            domain_size=up.domain_size,
-            gpus_per_nic=out.gpus_per_nic,
-            most_nics=most_nics,
+            **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic, most_nics=most_nics
         )
 
     def record(self, work: Work) -> None:

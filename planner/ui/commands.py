@@ -42,11 +42,7 @@ from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
 from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
-from planner.show.views.comparison import (
-    compared_plans,
-    comparison_dict,
-    things_of,
-)
+from planner.show.views.comparison import compared_plans, comparison_dict, things_of
 from planner.show.views.documents import (
     add_estimate,
     command_manifest,

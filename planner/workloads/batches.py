@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.enumerate import OpenMesh

@@ -495,9 +495,7 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     if domain <= cluster.gpus_per_node or domain < gpus_per_node:
         domain = gpus_per_node
     return replace(
-        cluster,
-        gpus_per_node=gpus_per_node,
-        scale_up=replace(cluster.scale_up, domain_size=domain),
+        cluster, gpus_per_node=gpus_per_node, scale_up=replace(cluster.scale_up, domain_size=domain)
     )
 
 

@@ -11,10 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.configurations.table import (
-    SERVING_NAMES,
-    PoolConfigurations,
-)
+from planner.configurations.table import SERVING_NAMES, PoolConfigurations
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,

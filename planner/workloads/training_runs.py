@@ -10,12 +10,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, flat, is_among
 from planner.base.cells import Value
-from planner.base.enums import (
-    Contract,
-    Offload,
-    Recompute,
-    ZeroStage,
-)
+from planner.base.enums import Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB

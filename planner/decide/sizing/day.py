@@ -422,10 +422,7 @@ def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
     hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
     base = _least(known, COMMITTED) or hourly
     return Terms(
-        base=known[base],
-        base_contract=str(base),
-        hourly=known[hourly],
-        hourly_contract=str(hourly),
+        base=known[base], base_contract=str(base), hourly=known[hourly], hourly_contract=str(hourly)
     )
 
 

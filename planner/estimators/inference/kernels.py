@@ -8,12 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    CacheType,
-    Precision,
-    Quantization,
-)
+from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time

@@ -14,9 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import (
-    AttentionKernels,
-)
+from planner.base.enums import AttentionKernels
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
@@ -134,15 +132,10 @@ def _layer_time(
             moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.whole
             times.append(machine.memory_time(moved))
         elif isinstance(op, BlockExchange):
-            moved = 2.0 * rows * layer_width(layer)
+            moved = 2.0 * rows * next(op.depth for op in layer.of(Product))
             reduce = machine.collective("all_reduce", moved, Group(size=t, stride=1))
             times.append(np.where(t > 1, reduce, 0.0))
     return add(np.asarray(time) for time in times)
-
-
-def layer_width(layer: Layer) -> int:
-    """Numbers that a patch has between the layers."""
-    return next(op.depth for op in layer.of(Product))
 
 
 def _core_time(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.base.enums import (
-    PipelineSchedule,
-)
+from planner.base.enums import PipelineSchedule
 from planner.base.records import record
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"

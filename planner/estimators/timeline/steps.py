@@ -351,12 +351,7 @@ def _held(
 
 _SHOWN = 2
 """Layers of a kind that are shown before others like them are left out, the last one beside."""
-_AFTER = {
-    "pipeline": TRANSFER,
-    "launch_wait": WAIT,
-    "transfer_wait": WAIT,
-    "overhead": WAIT,
-}
+_AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
 
 
 def step_timeline(

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    ContextExchange,
-)
+from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import Group
 from planner.estimators.training.compilation import layer_launch_time
@@ -272,14 +269,10 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
         module="attention",
         part="context_parallel",
         forward=np.where(
-            trades,
-            traded,
-            exposed_time(communication=forward, computation=core.forward, **hide),
+            trades, traded, exposed_time(communication=forward, computation=core.forward, **hide)
         ),
         backward=np.where(
-            trades,
-            traded,
-            exposed_time(communication=backward, computation=core.backward, **hide),
+            trades, traded, exposed_time(communication=backward, computation=core.backward, **hide)
         ),
         flops=np.zeros(()),
         repeated_by=core.repeated_by,

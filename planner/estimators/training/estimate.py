@@ -11,11 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.base.enums import (
-    ComputePrecision,
-    PipelineSchedule,
-    ZeroStage,
-)
+from planner.base.enums import ComputePrecision, PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    AdapterKind,
-)
+from planner.base.enums import AdapterKind
 from planner.base.training_names import ExpertAdapters
 from planner.errors import PlannerError
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters

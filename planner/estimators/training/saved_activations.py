@@ -249,9 +249,7 @@ def _score(share: Share) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
     scores = score_bytes(
-        num_keys=share.sequence_length,
-        dropout=workload.dropout,
-        element_bytes=share.number_bytes,
+        num_keys=share.sequence_length, dropout=workload.dropout, element_bytes=share.number_bytes
     )
     return np.where(share.flash_attention, 0.0, scores)
 

@@ -51,10 +51,7 @@ _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
-    row: Mapping[str, object],
-    sure: Confidence,
-    capacity: float,
-    facts: Sequence[MovingFact] = (),
+    row: Mapping[str, object], sure: Confidence, capacity: float, facts: Sequence[MovingFact] = ()
 ) -> dict[str, str]:
     """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB].
 

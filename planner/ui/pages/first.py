@@ -139,11 +139,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     short, long = EVIDENCE[level]
-    return Evidence(
-        level=level,
-        text=short,
-        title="; ".join(filter(None, (long, more, proven))),
-    )
+    return Evidence(level=level, text=short, title="; ".join(filter(None, (long, more, proven))))
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:

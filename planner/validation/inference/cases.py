@@ -470,9 +470,7 @@ def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
     return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
 
 
-def _faults_of_deployments(
-    pools: Sequence[tuple[InferenceCase, Deployment]],
-) -> Iterator[str]:
+def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
     first = pools[0][0]
     setting = first.setting
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))

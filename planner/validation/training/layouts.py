@@ -412,10 +412,7 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
     for recompute, split in product(_recompute(context), _sequence_parallel(context, layout)):
         part = context.run.count("recompute_num_layers") if recompute is Recompute.FULL else None
         yield replace(
-            layout,
-            recompute=recompute,
-            recompute_num_layers=part or 0,
-            sequence_parallel=split,
+            layout, recompute=recompute, recompute_num_layers=part or 0, sequence_parallel=split
         )
 
 

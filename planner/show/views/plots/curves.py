@@ -118,12 +118,7 @@ def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, st
 
 
 def _draw_panel(
-    canvas: Canvas,
-    axes: Axes,
-    panel: Curves,
-    styles: Mapping[str, tuple[str, str]],
-    *,
-    alone: bool,
+    canvas: Canvas, axes: Axes, panel: Curves, styles: Mapping[str, tuple[str, str]], *, alone: bool
 ) -> dict[str, Any]:
     """A panel; the handles of what it shows by their labels."""
     curves = panel.curves

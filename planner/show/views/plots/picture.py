@@ -215,11 +215,7 @@ class Canvas:
         """The heading of the figure, over as many lines as it takes."""
         folded = self.folded(words, _TITLE)
         self._heighten(_TITLE * (folded.count("\n") + 1))
-        self.figure.suptitle(
-            folded,
-            x=0.01,
-            ha="left",
-        )
+        self.figure.suptitle(folded, x=0.01, ha="left")
 
     def legend(self, handles: Sequence[Any], labels: Sequence[str], *, note: str = "") -> None:
         """What the marks mean, below the axes, where it hides nothing, with a ``note`` above it."""
