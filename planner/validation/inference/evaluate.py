@@ -217,7 +217,9 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
 
     Where it cannot keep up, the largest that it has room for.
     """
-    memory, served = _mesh(cases)
+    setting, c = _at(cases, _GRID[None, :])
+    memory = serving_memory(setting, c)
+    served = served_at_concurrency(setting, c, memory)
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
@@ -250,13 +252,6 @@ def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
     seqs = cases[0].engine.scheduler.max_num_seqs
     ranks = np.array([case.replica.attention_data_parallel for case in cases])
     return np.asarray(np.minimum(room, (seqs * ranks)[:, None]))
-
-
-def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
-    """Every replica at every concurrency of the grid."""
-    setting, c = _at(cases, _GRID[None, :])
-    memory = serving_memory(setting, c)
-    return memory, served_at_concurrency(setting, c, memory)
 
 
 def _at(
