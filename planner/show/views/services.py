@@ -31,14 +31,19 @@ _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3
 
 def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
     """The answer in words, where each service runs, and the GPUs of each type."""
-    title, *lines = answer_lines(fleet)
-    yield said(title, mark=TOTAL, indent="")
-    yield GAP
-    yield said(*lines)
-    yield Title(text=PLACED)
-    yield fitted(placed_columns(fleet.rows), lambda name: _RANKS.get(name, 2))
+    yield from _placed(answer_lines(fleet), fleet.rows)
     yield Title(text=POOLS)
     yield fitted(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+
+
+def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
+    """The answer in words, and what runs where."""
+    title, *others = lines
+    yield said(title, mark=TOTAL, indent="")
+    yield GAP
+    yield said(*others)
+    yield Title(text=PLACED)
+    yield fitted(placed_columns(rows), lambda name: _RANKS.get(name, 2))
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
@@ -144,12 +149,7 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
 
 def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
     """Whether pools by length take less than one, why, and where prompts were cut."""
-    title, *lines = length_pools_lines(found)
-    yield said(title, mark=TOTAL, indent="")
-    yield GAP
-    yield said(*lines)
-    yield Title(text=PLACED)
-    yield fitted(placed_columns(found.rows), lambda name: _RANKS.get(name, 2))
+    yield from _placed(length_pools_lines(found), found.rows)
     if len(found.cuts) > 1:
         yield Title(text=CUTS)
         yield fitted(cut_columns(cut_rows(found)), lambda _: 0)
