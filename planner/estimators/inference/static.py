@@ -36,10 +36,6 @@ class StaticBatch:
     request_latency: FloatArray
     batch: FloatArray
 
-    def output_rate(self, output_tokens: float) -> FloatArray:
-        """Generated tokens per second of a replica."""
-        return np.asarray(self.batch * output_tokens / self.request_latency)
-
 
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.

@@ -332,7 +332,6 @@ class Matrix:
     values: Sequence[Sequence[float]]
     best: Sequence[Sequence[bool]]
     sign: int
-    column_title: str = ""
 
 
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
