@@ -19,7 +19,7 @@ from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import RUNS, full_columns, intervals
+from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_of
@@ -264,7 +264,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
     if result.proven is None:
         return f"{missing}, nor of any other choice here."
-    row = first_row(full_columns(result.proven.columns(), plan.problem.sources))
+    row = full_row(result.proven, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, other = number_of(best.row, column), number_of(row, column)
     away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
@@ -278,7 +278,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
-    row = first_row(full_columns(better.columns(), plan.problem.sources))
+    row = full_row(better, plan.problem.sources)
     goal = plan.problem.objectives[0].name
     return tied_words(
         plan.workload, of_objective(plan, goal, row), best.row, with_told_ends(plan, better, row)
