@@ -308,6 +308,12 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     return reading.shipped_rows(Path(__file__).parent / name, delimiter)
 
 
+@cache
+def tool_named(name: str) -> Mapping[str, str]:
+    """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`."""
+    return next(row for row in shipped_rows("targets.csv") if row["name"] == name)
+
+
 _FLAG_VALUES = "0"
 _SECTION = "dict"
 _ONE_OR_NONE = "?"

@@ -18,7 +18,7 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.option_table import Accepted, OptionTable, shipped_rows
+from planner.launch.option_table import Accepted, OptionTable, shipped_rows, tool_named
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
 from planner.layers.model import count_parameters, layer_parameters
@@ -165,7 +165,7 @@ def with_config(reading: Reading, engine: Engine) -> Reading:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
     found, table = reading.found, engine.table
-    accepted = Accepted.of(engine.accepted, table)
+    accepted = engine.accepts
     beside = found.files.get(reading.text("--config") or "")
     options: dict[str, Given] = {}
     for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
@@ -406,8 +406,7 @@ class Engine:
 
     Parameters
     ----------
-    name : of the engine
-    title : of its table and of what its parsers accept, ``accepted``
+    name : of its table, and of its row among the targets
     model_options : what is loaded, the first of them that is there
     programs : words of a command that are no model; empty where none stands beside the options
     layout : put the layout of a server, and how many ranks compute attention of requests of
@@ -422,7 +421,6 @@ class Engine:
     """
 
     name: str
-    accepted: tuple[str, ...]
     model_options: tuple[str, ...]
     programs: tuple[str, ...] = ()
     layout: Callable[[Told, ModelSpec | None], int]
@@ -438,6 +436,11 @@ class Engine:
     def table(self) -> OptionTable:
         """Which option says which parameter."""
         return OptionTable.load(self.name)
+
+    @property
+    def accepts(self) -> Accepted:
+        """What its parsers take."""
+        return Accepted.of(tool_named(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: Reading) -> str | None:
         """What is loaded: an option, or the word after the program."""

@@ -12,7 +12,9 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from fnmatch import filter as matching
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -32,6 +34,7 @@ from planner.launch.option_table import (
     Words,
     parameters_of,
     shipped_text,
+    tool_named,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.optimize.collector import full_rows
@@ -327,6 +330,29 @@ def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
     return {}, {}
 
 
+_LISTS = ("workloads", "profiles", "nearest", "accepted", "aliases")
+
+
+def _is_command(pattern: str, words: Sequence[str]) -> bool:
+    return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
+
+
+def _is_document(ways: str, values: Mapping[str, object]) -> bool:
+    plain = {name.replace("-", "_"): value for name, value in values.items()}
+    return any(
+        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
+        for way in ways.split(" or ")
+        if way
+    )
+
+
+def _has_key(values: Mapping[str, object], wanted: str) -> bool:
+    key, equals, text = wanted.removeprefix("!").partition("=")
+    names = matching(values, key) if "*" in key else [key] if key in values else []
+    is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
+    return is_there != wanted.startswith("!")
+
+
 @record(kw_only=True)
 class Target:
     """A tool at a version.
@@ -355,6 +381,12 @@ class Target:
         knows, what it begins from
     step : what reads the same files as the whole step of reinforcement learning, of whose update
         the target itself tells; None of a program that generates nothing
+
+    What is no function stands in a row of ``targets.csv``, lists with ``|`` between. Its
+    ``command`` is a pattern of the words that start the tool, ``document`` the keys that tell a
+    document of it: all groups must be there, of a group one of those with ``|`` between; ``*``
+    stands for any end, ``KEY=TEXT`` for what the value begins or is, ``!KEY`` for none of it, and
+    `` or `` separates ways to be one.
     """
 
     name: str
@@ -374,6 +406,19 @@ class Target:
     step: Target | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, **hooks: Any) -> Self:
+        """The tool of a row of the table with its functions; one without a draft is read alone."""
+        row = tool_named(name)
+        known: dict[str, Any] = {
+            **{key: row[key] for key in ("name", "title", "version")},
+            **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
+            "starts": partial(_is_command, row["command"]),
+            "is_of": partial(_is_document, row["document"]),
+            **({} if "draft" in hooks else {"honoured": changes_nothing}),
+        }
+        return cls(**{**known, **hooks})
 
     @property
     def table(self) -> OptionTable:

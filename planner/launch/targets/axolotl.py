@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.enums import (
@@ -276,29 +276,4 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _starts(words: Sequence[str]) -> bool:
-    plain = [word for word in words if not word.startswith("-")]
-    if list(plain[:2]) in (["axolotl", "train"], ["axolotl", "preprocess"]):
-        return True
-    return any(word in ("axolotl.cli.train", "axolotl.cli.sft") for word in plain[:2])
-
-
-def _is_of(values: Mapping[str, object]) -> bool:
-    return "base_model" in values and bool(
-        {"sequence_len", "micro_batch_size", "datasets.0.path", "adapter"} & set(values)
-    )
-
-
-TARGET = Target(
-    name="axolotl",
-    title="Axolotl",
-    version="axolotl 0.21.0",
-    workloads=("train",),
-    profiles=("HF Trainer", "HF Trainer Triton", *_BY_FSDP, "DeepSpeed"),
-    quantities=_quantities,
-    draft=_draft,
-    answers=axolotl_answers,
-    starts=_starts,
-    is_of=_is_of,
-    accepted=("axolotl-0.21.0",),
-)
+TARGET = Target.of("axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers)

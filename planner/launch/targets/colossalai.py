@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, number, told, with_words
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
@@ -173,13 +173,4 @@ def _rank_beside(reading: Reading) -> int | None:
     return int(rank) if rank.isdecimal() else _RANK
 
 
-TARGET = Target(
-    name="colossalai",
-    title="ColossalAI",
-    version="ColossalAI 4f9953b",
-    workloads=("train",),
-    profiles=("DeepSpeed", "Megatron-LM", "FSDP"),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("colossalai", answers=answers, starts=starts)

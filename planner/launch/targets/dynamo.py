@@ -10,7 +10,7 @@ from dataclasses import replace
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, Settings
+from planner.launch.option_table import OptionTable, Quantities, Settings, tool_named
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
@@ -44,7 +44,7 @@ def answers(reading: Reading) -> Answers:
 
 
 NAME = "dynamo"
-_VERSION = "1.6.1"
+_VERSION = tool_named(NAME)["version"].rpartition(" ")[2]
 _GRAPH = "graph.yaml"
 _TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
@@ -223,15 +223,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return replace(draft, files=(graph,))
 
 
-TARGET = Target(
-    name=NAME,
-    title="NVIDIA Dynamo",
-    version=f"Dynamo {_VERSION}",
-    workloads=("serve",),
-    profiles=tuple(_ENGINES),
+TARGET = Target.of(
+    NAME,
     quantities=lambda job: {"pool": workers_of(job)[-1].name},
     draft=_draft,
     answers=answers,
-    accepted=("dynamo-1.6.1", "vllm-0.33.0", "sglang-0.5.23"),
-    aliases=("nvidia-dynamo",),
 )

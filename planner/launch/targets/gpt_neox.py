@@ -7,19 +7,14 @@ Source: EleutherAI/gpt-neox at ea7aefd, ``megatron/neox_arguments`` (``arguments
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
-NEAREST = ("Megatron-DeepSpeed",)
-"""Whose predictions are taken: its pipeline and ZeRO are DeepSpeed's, its layers Megatron's."""
-_PROGRAM = "deepy.py"
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
-_OWN = {"pipe_parallel_size", "model_parallel_size", "no_weight_tying", "gpt_j_residual"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,
                  "spmtokenizer": 32000, "charleveltokenizer": 512}  # fmt: skip
 _USUAL_TOKENIZER = "GPT2BPETokenizer"
@@ -29,27 +24,6 @@ _GATED = ("geglu", "reglu", "swiglu", "bilinear", "glu")
 _UNREAD = ("mamba", "rwkv", "gmlp", "amlp")
 _POSITIONS = {"rotary": "rotary", "learned": "learned", "alibi": "alibi", "none": "none"}
 _OF_TABLE = "attention_config"
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["./deepy.py", "train.py", "configs/20B.yml"])
-    True
-    """
-    own = [word for word in words if not word.startswith("-")][:2]
-    return len(own) == 2 and own[0].endswith(_PROGRAM) and own[1].endswith("train.py")
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of GPT-NeoX.
-
-    >>> is_of(dict.fromkeys(["num-layers", "hidden-size", "num-attention-heads",
-    ...                      "pipe-parallel-size"]))
-    True
-    """
-    names = {name.replace("-", "_") for name in values}
-    return names >= _SHAPE and bool(names & _OWN)
 
 
 def answers(reading: Reading) -> Answers:
@@ -75,7 +49,8 @@ def answers(reading: Reading) -> Answers:
         )
     found = gathered(reading, "GPT-NeoX")
     values = found.values
-    (values["framework"],) = NEAREST
+    # Its pipeline and ZeRO are DeepSpeed's, its layers Megatron's.
+    (values["framework"],) = TARGET.nearest
     values["flash_attention"] = "flash" in kinds
     values["pipeline_parallel"] = max(reading.number("pipe_parallel_size") or 1, 1)
     rates = map(reading.amount, ("attention_dropout", "hidden_dropout"))
@@ -163,16 +138,4 @@ def _is_off(reading: Reading, key: str) -> bool:
     return (reading.text(key) or "").lower() == "false"
 
 
-TARGET = Target(
-    name="gpt-neox",
-    title="GPT-NeoX",
-    version="GPT-NeoX ea7aefd",
-    workloads=("train",),
-    profiles=(),
-    nearest=NEAREST,
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-    aliases=("neox",),
-)
+TARGET = Target.of("gpt-neox", answers=answers)

@@ -8,19 +8,18 @@ where a file says none. Layers are repeated unless ``gradient_checkpointing`` is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.training_names import optimizer_of
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import number, told, with_words
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 from planner.specs.catalogue import load_model
 from planner.specs.quantization import checkpoint_of
 
-_PROGRAM = "levanter.main."
 _MODELS = {row.pop("type"): row for row in shipped_rows("models/levanter.csv")}
 _SECTIONS = ("data", "model.", "trainer.", "optimizer.", "lora.", "hf_", "epoch", "peft_", "merged",
              "eval_", "z_loss", "cache_", "log_", "supervised_data", "mixture_", "messages_",
@@ -35,27 +34,6 @@ _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@\w+)?")
 _SAVED = ("false", "save_all")
 _TOKENIZER = "gpt2"
 _RANK, _BATCH = 8, 512
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts(["-m", "levanter.main.train_lm", "--config_path", "config/llama2_7b.yaml"])
-    True
-    """
-    own = (word.replace("/", ".") for word in words[:2])
-    return any(_PROGRAM in word for word in own)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"trainer.mp": "p=f32,c=bfloat16", "trainer.train_batch_size": 256})
-    True
-    """
-    own = ("trainer.mp", "trainer.num_train_steps")
-    parts = ("trainer.train_batch_size", "model.type")
-    return any(name in values for name in own) and any(name.startswith(parts) for name in values)
 
 
 def answers(reading: Reading) -> Answers:
@@ -246,14 +224,4 @@ def _layout(reading: Reading, found: Gathered) -> None:
         values["global_batch_size"] = micro * ranks
 
 
-TARGET = Target(
-    name="levanter",
-    title="Levanter",
-    version="Levanter 9263f81",
-    workloads=("train",),
-    profiles=("MaxText",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("levanter", answers=answers)

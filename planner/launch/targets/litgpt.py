@@ -7,20 +7,18 @@ nothing repeated), ``litgpt/args.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, told, with_words
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
 _COMMANDS = ("pretrain", "finetune", "finetune_lora", "finetune_full")
 _UNREAD = ("finetune_adapter", "finetune_adapter_v2")
-_KEYS = ("checkpoint_dir", "model_name", "initial_checkpoint_dir")
 _SECTIONS = ("data", "eval.", "train.", "log.", "out_dir", "tokenizer_dir", "logger_name", "seed",
              "resume", "lora_alpha", "lora_dropout", "access_token", "optimizer.", "model_config",
              "initial_checkpoint_dir", "generate")  # fmt: skip
@@ -35,26 +33,6 @@ _MATRICES = {
 _TOKENS = 3_000_000_000_000
 _FORMATS = {"bf16": "bf16", "16": "fp16", "32": "fp32"}
 _RANK = 8
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts(["litgpt", "finetune_lora", "google/gemma-2-2b"]), starts(["litgpt", "chat"])
-    (True, False)
-    """
-    is_program = bool(words) and words[0].rpartition("/")[2] == "litgpt"
-    return is_program and bool({*words[1:2]} & {*_COMMANDS, *_UNREAD})
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"checkpoint_dir": "checkpoints/google/gemma-2b", "train.micro_batch_size": 1})
-    True
-    """
-    is_trained = "train.micro_batch_size" in values or "train.global_batch_size" in values
-    return is_trained and any(key in values for key in _KEYS)
 
 
 def answers(reading: Reading) -> Answers:
@@ -190,14 +168,4 @@ def _length(reading: Reading, found: Gathered, is_new: bool) -> None:
     values["total_tokens"] = reading.number("train.max_tokens") or _TOKENS
 
 
-TARGET = Target(
-    name="litgpt",
-    title="LitGPT",
-    version="LitGPT 0.5",
-    workloads=("train",),
-    profiles=("FSDP", "FSDP bf16", "HF Trainer FSDP", "HF Trainer"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("litgpt", answers=answers)

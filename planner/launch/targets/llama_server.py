@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities
@@ -24,9 +23,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
-_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cpp-server", *_ALONE)
-# llama-swap and others keep several builds: llama-server-be0e35.
-_BUILT = "llama-server-"
 # tools/server/README.md of llama.cpp: what options read where a command does not give them.
 _VARIABLES = {
     "LLAMA_ARG_MODEL": "--model", "LLAMA_ARG_HF_REPO": "--hf-repo",
@@ -48,12 +44,6 @@ _OTHERS = {
 _TYPE = re.compile(r"(?i)[-_.](mxfp4(?:_moe)?|bf16|f16|fp16|f32|i?q[1-8](?:_[a-z0-9]+)*)$")
 _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of llama.cpp."""
-    name = words[0].replace("\\", "/").rsplit("/", 1)[-1] if words else ""
-    return name in _PROGRAMS or name.startswith(_BUILT)
 
 
 def answers(reading: Reading) -> Answers:
@@ -246,8 +236,8 @@ def _process(server: Server) -> Process:
     return server.process(arguments)
 
 
-TARGET = Target(
-    name=NAME,
+TARGET = Target.of(
+    NAME,
     quantities=lambda job: _worker_quantities(workers_of(job)[-1]),
     draft=draft_of_servers(
         NAME,
@@ -263,12 +253,5 @@ TARGET = Target(
         ),
         routes_replicas=False,
     ),
-    title="llama.cpp",
-    version="llama.cpp b11434",
-    workloads=("inference",),
-    profiles=("llama.cpp",),
     answers=answers,
-    starts=starts,
-    accepted=("llama-server-b11434",),
-    aliases=("llama.cpp", "llama-cpp", "llamacpp"),
 )

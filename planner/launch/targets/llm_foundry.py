@@ -8,20 +8,18 @@ Source: mosaicml/llm-foundry at 0.22, ``llmfoundry/command_utils/train.py``,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
 from planner.documents.shell.text import Given
 from planner.launch.option_table import Words
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, number, told, with_words
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
-_PROGRAM = "composer"
-_OWN = {"global_train_batch_size", "device_train_microbatch_size"}
 _SECTIONS = ("variables.", "model.", "tokenizer.", "train_loader.", "eval_loader.", "scheduler.",
              "optimizer.", "algorithms.", "callbacks.", "loggers.", "fsdp_config.", "eval_",
              "icl_", "run_name", "seed", "device_eval", "progress_bar", "log_", "console_",
@@ -29,26 +27,6 @@ _SECTIONS = ("variables.", "model.", "tokenizer.", "train_loader.", "eval_loader
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["composer", "train/train.py", "train/yamls/pretrain/mpt-7b.yaml"])
-    True
-    """
-    own = [word for word in words if not word.startswith("-")]
-    is_program = bool(own) and own[0].rpartition("/")[2] == _PROGRAM
-    return is_program and any(word.endswith((".yaml", ".yml")) for word in own)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"global_train_batch_size": 256, "device_train_microbatch_size": "auto"})
-    True
-    """
-    return {*values} >= _OWN
 
 
 def answers(reading: Reading) -> Answers:
@@ -151,14 +129,4 @@ def _shape(reading: Reading) -> Words:
     }
 
 
-TARGET = Target(
-    name="llm-foundry",
-    title="LLM Foundry",
-    version="LLM Foundry 0.22",
-    workloads=("train",),
-    profiles=("FSDP", "HF Trainer FSDP"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("llm-foundry", answers=answers)

@@ -255,17 +255,11 @@ def _starts(words: Sequence[str]) -> bool:
     return is_program and not is_deepspeed(words)
 
 
-TARGET = Target(
-    name="megatron-lm",
-    title="Megatron-LM",
-    version="megatron-core 0.19.2",
-    workloads=("train",),
-    profiles=("Megatron-LM",),
+TARGET = Target.of(
+    "megatron-lm",
     quantities=_quantities,
     draft=_draft,
     answers=answers,
     starts=_starts,
     is_of=is_swift_document,
-    accepted=("megatron-lm-0.19.2",),
-    aliases=("megatron", "megatron-core", "mcore"),
 )

@@ -6,16 +6,14 @@ Source: huggingface/nanotron at 2411b02, ``src/nanotron/config`` (``config.py``,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
-_PROGRAM = "run_train.py"
 _MODEL = "model.model_config."
 _SECTIONS = ("general.", "checkpoints.", "data_stages", "logging.", "metrics_logging.", "profiler.",
              "tokenizer.", "lighteval", "s3_upload", "optimizer.", "tokens.", "model.",
@@ -29,21 +27,6 @@ _WITHOUT_COPY = (
     "accumulate_grad_in_fp32 false: nanotron then updates the 16-bit weights themselves. Memory is "
     "predicted with 32-bit gradients and weights, as accumulate_grad_in_fp32 true has them."
 )
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts nanotron: ``run_train.py --config-file FILE``."""
-    is_program = any(word.rpartition("/")[2] == _PROGRAM for word in words[:2])
-    return is_program and any(word.partition("=")[0] == "--config-file" for word in words)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of nanotron.
-
-    >>> is_of({"parallelism.dp": 8, "tokens.micro_batch_size": 4})
-    True
-    """
-    return "parallelism.dp" in values and "tokens.micro_batch_size" in values
 
 
 def answers(reading: Reading) -> Answers:
@@ -177,14 +160,4 @@ def _shape(reading: Reading) -> Words | None:
     }
 
 
-TARGET = Target(
-    name="nanotron",
-    title="nanotron",
-    version="nanotron 2411b02",
-    workloads=("train",),
-    profiles=("nanotron",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("nanotron", answers=answers)

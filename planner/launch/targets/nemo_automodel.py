@@ -8,7 +8,6 @@ Source: NVIDIA-NeMo/Automodel at 36044ad, ``nemo_automodel/recipes/_dist_utils.p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -16,18 +15,15 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS
 from planner.launch.launchers.world import gpu_called
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 from planner.specs.catalogue import load_model
 
-_PROGRAMS = ("automodel", "nemo_automodel.cli.app", "train_ft.py")
-_FOLDERS = ("llm_finetune", "llm_pretrain", "vlm_finetune", "llm_benchmark")
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
             "BenchmarkingRecipeForNextTokenPrediction")  # fmt: skip
 _TRAINED_ELSE = ("teacher_model.", "peft.use_dora", "qat.", "freeze_config.freeze_language_model")
-_OWN = "nemo_automodel."
 _MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
            "model.config.name_or_path", "model.config")  # fmt: skip
 _LENGTHS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size",
@@ -40,30 +36,6 @@ _GPUS_PER_NODE = 8
 _OF_GB200 = 4
 # Layers that may lack in equal chunks: embedding and logits stand for as many.
 _EMPTY = 3
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["automodel", "x.yaml"]), starts(["examples/llm_finetune/finetune.py", "-c", "x"])
-    (True, True)
-    """
-    program = next((word for word in words if not word.startswith("-")), "")
-    folder, _, name = program.rpartition("/")
-    return name in _PROGRAMS or folder.rpartition("/")[2] in _FOLDERS
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of a recipe.
-
-    >>> is_of({"model._target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained"})
-    True
-    """
-    if "policy.model_name" in values:  # NeMo-RL's, which hands it keywords
-        return False
-    return any(
-        name.endswith("_target_") and str(text).startswith(_OWN) for name, text in values.items()
-    )
 
 
 def answers(reading: Reading) -> Answers:
@@ -295,14 +267,4 @@ def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
         )
 
 
-TARGET = Target(
-    name="nemo-automodel",
-    title="NeMo AutoModel",
-    version="NeMo AutoModel 36044ad",
-    workloads=("train",),
-    profiles=("NeMo AutoModel",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("nemo-automodel", answers=answers)

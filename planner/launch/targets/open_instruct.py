@@ -8,12 +8,11 @@ of OLMo-core, compiled; the reference of DPO is asked before). ``finetune.py`` a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 
 from planner.errors import LaunchError
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, number, put_objective, told, with_words
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
@@ -25,15 +24,6 @@ _MOSTLY = 0.5
 # Where nothing is said: prompts and answers of a step, their tokens, a pack; lengths and batch.
 _PROMPTS, _SAMPLES, _TOKENS, _PACK = 16, 4, 256, 512
 _LENGTH, _BATCH = 4096, 8
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts one of its programs.
-
-    >>> starts(["open_instruct/grpo_fast.py", "--deepspeed_stage", "3"])
-    True
-    """
-    return any(word.endswith(_PROGRAMS) for word in words[:2])
 
 
 def answers(reading: Reading) -> Answers:
@@ -147,14 +137,4 @@ def _placed(reading: Reading, found: Gathered, total: int | None) -> int | None:
     return total // (sizes["tensor"] * sizes["context"])
 
 
-TARGET = Target(
-    name="open-instruct",
-    title="Open-Instruct",
-    version="Open-Instruct e6c3044",
-    workloads=("train",),
-    profiles=("DeepSpeed", "torchtitan"),
-    answers=answers,
-    starts=starts,
-    accepted=("open-instruct-e6c3044",),
-    honoured=changes_nothing,
-)
+TARGET = Target.of("open-instruct", answers=answers)

@@ -17,7 +17,7 @@ from math import prod
 
 from planner.errors import SpecError
 from planner.launch.imported import SPLITS
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import (
     flag,
     number,
@@ -190,16 +190,4 @@ def _objective(reading: Reading, found: Gathered) -> None:
         found.values["training_objective"] = str(objective)
 
 
-TARGET = Target(
-    name="paddlenlp",
-    title="PaddleNLP",
-    version="PaddleNLP 3.0, PaddleFormers 1.0",
-    workloads=("train",),
-    profiles=(),
-    nearest=(_WHOLE, _SPLIT_ADAPTERS, _ADAPTERS),
-    answers=answers,
-    starts=starts,
-    is_of=is_paddle_document,
-    honoured=changes_nothing,
-    aliases=("paddleformers",),
-)
+TARGET = Target.of("paddlenlp", answers=answers, starts=starts, is_of=is_paddle_document)

@@ -6,12 +6,10 @@ Source: huggingface/picotron at 59714b1, ``train.py`` (all in bf16, nothing repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from planner.errors import PlannerError
 from planner.launch.option_table import Words
 from planner.launch.shape import resized
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.nanotron import deal
 from planner.launch.understood import Answers, Gathered, Reading
 from planner.specs.quantization import checkpoint_of
@@ -23,20 +21,6 @@ _NEAREST = (
     "It splits tensors, tokens and layers as nanotron does: predicted as nanotron, with states in "
     "32 bits; picotron's optimizer keeps them in the 16 bits of the weights."
 )
-
-
-def starts(words: Sequence[str]) -> bool:
-    """No command is known by its words: ``train.py --config FILE.json`` is many programs'."""
-    return False
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"distributed.tp_size": 2, "training.micro_batch_size": 4})
-    True
-    """
-    return {"distributed.tp_size", "training.micro_batch_size"} <= {*values}
 
 
 def answers(reading: Reading) -> Answers:
@@ -85,14 +69,4 @@ def _shape(reading: Reading, found: Gathered) -> Words | None:
     return {**own, "head_dim": None}
 
 
-TARGET = Target(
-    name="picotron",
-    title="picotron",
-    version="picotron 59714b1",
-    workloads=("train",),
-    profiles=("nanotron",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("picotron", answers=answers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
@@ -37,22 +37,10 @@ from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_MODULES = (
-    *("sglang.launch_server", "dynamo.sglang", "launch_server.py"),
-    *("sglang.bench_one_batch", "sglang.bench_offline_throughput"),
-)
 _OF_DOCUMENT = {
     *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
     *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
 }
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of SGLang."""
-    first = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if first[:2] == ["sglang", "serve"]:
-        return True
-    return any(word in _MODULES for word in first)
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -113,7 +101,6 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("sglang-0.5.23",),
     model_options=("--model-path", "--model"),
     layout=_layout,
     drafts=_drafts,
@@ -200,20 +187,14 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = Target(
-    name=NAME,
+TARGET = Target.of(
+    NAME,
     quantities=lambda job: worker_quantities(workers_of(job)[-1]),
     draft=draft_of_servers(
         NAME,
         worker_quantities,
         lambda servers: (*map(_process, servers), *_router(servers)),
     ),
-    title="SGLang",
-    version="SGLang 0.5.23",
-    workloads=("serve", "inference"),
-    profiles=("SGLang",),
     answers=answers,
     is_of=is_of,
-    starts=starts,
-    accepted=("sglang-0.5.23",),
 )

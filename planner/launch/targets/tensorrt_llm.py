@@ -37,6 +37,7 @@ from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Found, Reading
 from planner.specs.model import ModelSpec
 
+NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
 _BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
 # As trtllm-bench spells options of trtllm-serve (tensorrt_llm/bench of NVIDIA/TensorRT-LLM 1.0).
@@ -53,11 +54,6 @@ _OF_BENCH = {
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
-# What tells a YAML of further options from that of other tools.
-_SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
-_SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
-# In the model.yaml of Triton's backend for LLM (tensorrtllm_backend, docs/llmapi.md), too.
-_BACKENDS = ("pytorch", "tensorrt", "_autodeploy")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
@@ -70,13 +66,6 @@ def starts(words: Sequence[str]) -> bool:
         rest = list(words[names.index("trtllm-serve") + 1 :])
         return bool(rest) and not rest[0].startswith("disaggregated")
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document has further options of a server, or both pools of a service."""
-    sections = {name.split(".")[0] for name in values}
-    known = sections & _SECTIONS or values.get("backend") in _BACKENDS
-    return _has_pools(values) or (bool(sections & _SIZES) and bool(known))
 
 
 def _has_pools(values: Mapping[str, object]) -> bool:
@@ -159,8 +148,7 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 
 _ENGINE = Engine(
-    name="tensorrt-llm",
-    accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
+    name=NAME,
     model_options=("--model", "--model-path", "model"),
     programs=(
         *(_BENCH, *_MEASURES),
@@ -201,7 +189,6 @@ def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
     return Reading(found=found, meanings=_TABLE.read(lowered))
 
 
-NAME = "tensorrt-llm"
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
     'printf "%s\\n" "$@" > disaggregated.yaml; '
@@ -316,8 +303,8 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     )
 
 
-TARGET = Target(
-    name=NAME,
+TARGET = Target.of(
+    NAME,
     quantities=lambda job: worker_quantities(workers_of(job)[-1]),
     draft=draft_of_servers(
         NAME,
@@ -327,14 +314,7 @@ TARGET = Target(
         left=_asked,
         routes_replicas=False,
     ),
-    title="TensorRT-LLM",
-    version="trtllm-serve 9e7f85f",
-    workloads=("serve", "inference"),
-    profiles=("TensorRT-LLM",),
     answers=answers,
     starts=starts,
-    is_of=is_of,
     honoured=_honoured,
-    accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
-    aliases=("trtllm", "trtllm-serve", "tensorrt_llm"),
 )

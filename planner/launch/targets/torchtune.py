@@ -8,7 +8,7 @@ says of what is predicted, by the name that ``--config`` takes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -16,11 +16,10 @@ from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
-_RECIPES = ("full_finetune", "lora_finetune", "full_dpo", "lora_dpo")
 _UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
 _UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")
 _ONE_GPU = "single_device"
@@ -35,27 +34,6 @@ _FORWARD = ("gate_proj", "up_proj", "down_proj")
 _RANK = 8
 _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
 _KINDS = {"adam": "adam", "sgd": "sgd", "adafactor": "adafactor", "lion": "lion"}
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a recipe of torchtune; ``tune run`` is taken off before.
-
-    >>> starts(["lora_finetune_single_device", "--config", "llama3_1/8B_lora_single_device"])
-    True
-    """
-    recipe = words[0].rpartition("/")[2].removesuffix(".py") if words else ""
-    is_recipe = recipe.startswith((*_RECIPES, *_UNREAD)) or words[:1] == ["dev"]
-    return is_recipe and any(word.partition("=")[0] == "--config" for word in words)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of torchtune.
-
-    >>> is_of({"model._component_": "torchtune.models.llama3.llama3_8b", "batch_size": 2})
-    True
-    """
-    parts = [text for name, text in values.items() if name.endswith("_component_")]
-    return "batch_size" in values and any(str(text).startswith("torchtune.") for text in parts)
 
 
 @cache
@@ -237,14 +215,4 @@ def _is_true(reading: Reading, key: str) -> bool:
     return (reading.text(key) or "").lower() == "true"
 
 
-TARGET = Target(
-    name="torchtune",
-    title="torchtune",
-    version="torchtune bd2a0fc",
-    workloads=("train",),
-    profiles=("FSDP bf16",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("torchtune", answers=answers)

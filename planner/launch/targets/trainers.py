@@ -87,21 +87,14 @@ def _trainer_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-_SCRIPTS = ("deepspeed-arguments-0.19.8", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57")
-TRANSFORMERS = Target(
-    name="transformers",
-    title="Hugging Face Trainer",
-    version="transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=("HF Trainer", "HF Trainer FSDP", "HF Trainer bf16", "HF Trainer Triton", "Unsloth"),
+TRANSFORMERS = Target.of(
+    "transformers",
     quantities=_by_trainer,
     draft=_trainer_draft,
     answers=trainer_answers,
     starts=starts_trainer,
     is_of=is_trainer_document,
     honoured=honoured,
-    accepted=(*_SCRIPTS, "peft-0.21.2"),
-    aliases=("hf-trainer", "trainer", "trl", "peft"),
 )
 
 
@@ -168,12 +161,8 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
     return is_configured and (tunes or starts_trainer(words))
 
 
-DEEPSPEED = Target(
-    name="deepspeed",
-    title="DeepSpeed",
-    version="DeepSpeed 0.19.8, transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=("DeepSpeed", "HF Trainer", "HF Trainer Triton"),
+DEEPSPEED = Target.of(
+    "deepspeed",
     quantities=by_deepspeed,
     draft=_deepspeed_draft,
     answers=trainer_answers,
@@ -181,8 +170,6 @@ DEEPSPEED = Target(
     is_of=is_deepspeed_document,
     honoured=honoured,
     script=_of_script,
-    accepted=(_SCRIPTS[0], "deepspeed-0.19.8", *_SCRIPTS[1:]),
-    aliases=("ds", "zero"),
 )
 
 
@@ -318,21 +305,13 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-ACCELERATE = Target(
-    name="accelerate",
-    title="Accelerate",
-    version="accelerate 1.15.0, transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=(*_BY_FSDP, "HF Trainer", "HF Trainer Triton", "DeepSpeed"),
+ACCELERATE = Target.of(
+    "accelerate",
     quantities=_by_accelerate,
     draft=_accelerate_draft,
     answers=trainer_answers,
-    starts=lambda words: (
-        list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
-    ),
     is_of=is_accelerate_document,
     honoured=honoured,
     script=_of_script,
-    accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
 )
 TARGETS = (TRANSFORMERS, DEEPSPEED, ACCELERATE)

@@ -19,12 +19,11 @@ from planner.documents.python import Call, Value
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import resized
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import flag, number, told, with_words
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 from planner.specs.catalogue import load_model
 
-_MODULE = "xtuner.v1.train.cli.sft"
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
 _NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
@@ -51,17 +50,6 @@ _IGNORED = ("lr_cfg", "dataset", "dataloader_cfg", "optim_cfg.", "loss_cfg", "mo
             "debug", "async_", "snapshot_", "chat_template", "cache_", "max_length", "lr", "warmup",
             "scheduler_type", "internal_metrics", "dist_backend", "prober_list", "do_clip",
             "skip_")  # fmt: skip
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by its own options; with ``--config`` the file says all.
-
-    >>> starts(["xtuner/v1/train/cli/sft.py", "--load-from", "Qwen/Qwen3-8B"])
-    True
-    """
-    programs = (word.removesuffix(".py").replace("/", ".") for word in words[:2])
-    names = {word.partition("=")[0] for word in words}
-    return any(word.endswith(_MODULE) for word in programs) and "--config" not in names
 
 
 def answers(reading: Reading) -> Answers:
@@ -168,16 +156,7 @@ def _memory(reading: Reading, found: Gathered) -> None:
     found.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = Target(
-    name="xtuner",
-    title="XTuner",
-    version="XTuner b934f46",
-    workloads=("train",),
-    profiles=("torchtitan",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-)
+TARGET = Target.of("xtuner", answers=answers)
 
 
 _SAME = {"accumulative_counts": "gradient_accumulation_steps", "max_epochs": "num_train_epochs",
