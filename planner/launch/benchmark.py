@@ -92,40 +92,6 @@ _PER_CLIENT = 10
 _SECONDS = 300
 _PERCENTILES = "50,90,95,99"
 
-_MEGATRON = ("--log-interval", "1", "--timing-log-level", "0", "--eval-iters", "0")
-_TRAINING: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": (
-        "--train-iters", "{steps}", *_MEGATRON, "--log-throughput", "--log-memory-interval", "10",
-    ),
-    # That of Microsoft prints throughput and, after the first steps, memory by itself.
-    "megatron-deepspeed": ("--train-iters", "{steps}", *_MEGATRON),
-    "megatron-bridge": (
-        "train.train_iters={steps}", "logger.log_interval=1", "logger.timing_log_level=0",
-        "logger.log_throughput=true", "validation.eval_iters=0",
-    ),
-    "torchtitan": (
-        "--training.steps", "{steps}", "--metrics.log_freq", "1",
-        "--metrics.disable_color_printing",
-    ),
-    "transformers": (
-        "--max_steps", "{steps}", "--logging_steps", "1", "--save_strategy", "no",
-        "--eval_strategy", "no", "--include_num_input_tokens_seen", "true",
-    ),
-    "axolotl": (
-        "--max-steps", "{steps}", "--logging-steps", "1", "--save-strategy", "no",
-        "--include-tkps", "True",
-    ),
-    "maxtext": ("steps={steps}", "enable_checkpointing=false", "eval_interval=-1"),
-}  # fmt: skip
-_TRAINING_NAMES = {
-    "megatron-core": "megatron-lm",
-    "nemo": "megatron-bridge",
-    "accelerate": "transformers",
-    # Its files start a script on the Trainer, which prints the steps.
-    "deepspeed": "transformers",
-    "peft": "transformers",
-    "trainer": "transformers",
-}
 _CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--checkpoint.enable")
 _OUTPUT = "OUTPUT_DIR"
 
@@ -189,14 +155,18 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     LaunchError
         No options are known for the target.
     """
-    name = _TRAINING_NAMES.get(target, target)
-    if name not in _TRAINING:
-        known = sorted((*_TRAINING, *_TRAINING_NAMES))
+    found = {
+        name: row["words"]
+        for row in shipped_rows("launchers/training_benchmarks.csv")
+        for name in (row["target"], *filter(None, row["also"].split("|")))
+    }
+    if target not in found:
+        known = sorted(found)
         raise LaunchError(
             f"No benchmark of training is known for {target}.{did_you_mean(target, known)} "
             f"There is one for {', '.join(known)}."
         )
-    return tuple(word.replace("{steps}", str(steps)) for word in _TRAINING[name])
+    return tuple(word.replace("{steps}", str(steps)) for word in found[target].split())
 
 
 def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Process:

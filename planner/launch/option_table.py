@@ -13,7 +13,8 @@ A row of ``options/<target>.csv``:
     the value when no option is there; ``usual``: the same of one that is everywhere so and
     needs no word; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does; ``used``: the target's module reads the option; ``default``: the value where
+    framework does; ``used``: the target's module reads the option; ``ignored``: it changes no
+    prediction, of both all that begin so where ``*`` ends it; ``default``: the value where
     no option tells it, of the first such row whose condition holds; ``like``: of a parameter that
     the table does not name the rows of the table ``option`` hold
 ``option``, ``text``
@@ -27,7 +28,7 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cache, cached_property
@@ -63,6 +64,7 @@ class Role(StrEnum):
     NONE = "none"
     LEFT = "left"
     USED = "used"
+    IGNORED = "ignored"
     DEFAULT = "default"
     LIKE = "like"
 
@@ -165,6 +167,8 @@ class OptionTable:
     used: frozenset[str] = frozenset()
     """Options that no row explains and that the target's module reads."""
     defaults: tuple[Row, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    """Options that are the target's and change no prediction."""
 
     @classmethod
     @cache
@@ -175,12 +179,14 @@ class OptionTable:
             for row in shipped_rows(f"options/{target}.csv")
         ]
         named = {row.parameter for row in found}
-        rows = [row for row in found if row.role not in (Role.USED, Role.DEFAULT, Role.LIKE)]
+        apart = (Role.USED, Role.IGNORED, Role.DEFAULT, Role.LIKE)
+        rows = [row for row in found if row.role not in apart]
         for like in (row.option for row in found if row.role is Role.LIKE):
             rows += [row for row in cls.load(like).rows if row.parameter not in named]
         return cls(
             rows=tuple(rows),
             used=frozenset(row.option for row in found if row.role is Role.USED),
+            ignored=frozenset(row.option for row in found if row.role is Role.IGNORED),
             defaults=tuple(row for row in found if row.role is Role.DEFAULT),
         )
 
@@ -271,6 +277,15 @@ class OptionTable:
         return None
 
 
+def is_among(option: str, names: Collection[str]) -> bool:
+    """Whether an option is one of these, or begins as one that ``*`` ends.
+
+    >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
+    (True, True, False)
+    """
+    return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
+
+
 def parameters_of(meanings: Mapping[str, Meaning], workload: str = "train") -> dict[str, str]:
     """What rows tell of the names that a workload knows; numbers that are none are left open."""
     terms = terms_of(workload, "parameter", "question")
@@ -306,6 +321,19 @@ def shipped_text(name: str) -> str:
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
     return reading.shipped_rows(Path(__file__).parent / name, delimiter)
+
+
+def keys_of(tool: str) -> Mapping[str, str]:
+    """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
+    return _keys().get(tool, {})
+
+
+@cache
+def _keys() -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in shipped_rows("launchers/keys.csv"):
+        found.setdefault(row["of"], {})[row["key"]] = row["option"]
+    return found
 
 
 @cache

@@ -32,6 +32,7 @@ from planner.errors import LaunchError
 from planner.launch import titan_functions
 from planner.launch.charts import CONFIG
 from planner.launch.launchers import kubeflow
+from planner.launch.option_table import keys_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, target_of, xtuner
 from planner.launch.understood import ONGOING, Found, World
@@ -50,30 +51,10 @@ _TARGETS = {
 }
 _FIRST = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_TRL = {
-    "SFTConfig": "sft",
-    "DPOConfig": "dpo",
-    "ORPOConfig": "orpo",
-    "KTOConfig": "kto",
-    "CPOConfig": "cpo",
-    "RewardConfig": "reward",
-    "PPOConfig": "ppo",
-    "GRPOConfig": "grpo",
-    "RLOOConfig": "rloo",
-}
 _TRAINERS = {"SFTTrainer": "sft", "DPOTrainer": "dpo", "ORPOTrainer": "orpo", "KTOTrainer": "kto"}
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _LOADED = ("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2", "load_in_4bit",
            "load_in_8bit")  # fmt: skip
-_LORA = {
-    "r": "lora_r",
-    "target_modules": "lora_target_modules",
-    "modules_to_save": "lora_modules_to_save",
-    "lora_alpha": "lora_alpha",
-    "lora_dropout": "lora_dropout",
-    "use_dora": "use_dora",
-    "use_rslora": "use_rslora",
-}
 _LORA_RANK, _UNSLOTH_RANK = 8, 16
 _ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PREPARED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -174,7 +155,7 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             yield _served(call, tool, text, name)
         elif call.ends(*_OF_RAY) and call.given:
             yield served_by_ray(call, _pool_of(call, calls), text, name)
-    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *_TRL) and call.given]
+    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *keys_of("trl")) and call.given]
     for call in trainings:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
@@ -227,28 +208,12 @@ def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line:
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
 _OF_NEMO = "set_primary_perf_configs"
-_NEMO_WORDS = {
-    "num_nodes": "trainer.num_nodes",
-    "num_gpus_per_node": "trainer.devices",
-    "mbs": "--micro_batch_size",
-    "gbs": "--global_batch_size",
-    "max_steps": "--max_steps",
-    "tp_size": "--tensor_model_parallel_size",
-    "pp_size": "--pipeline_model_parallel_size",
-    "cp_size": "--context_parallel_size",
-    "vp_size": "--virtual_pipeline_model_parallel_size",
-    "ep_size": "--expert_model_parallel_size",
-    "etp_size": "--expert_tensor_parallel_size",
-    "compute_dtype": "--compute_dtype",
-    "recompute_layers": "--recompute_num_layers",
-    "use_mcore_fsdp": "--use_megatron_fsdp",
-}
 
 
 def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     """A recipe of NeMo that a program changes for its benchmark; see there for what it sets."""
     recipe = next((one for one in calls if one.ends("pretrain_recipe", "finetune_recipe")), None)
-    given: dict[str, Value] = {word: call.given.get(key) for key, word in _NEMO_WORDS.items()}
+    given: dict[str, Value] = {word: call.given.get(key) for key, word in keys_of("nemo").items()}
     tensors = call.given.get("tp_size")
     given["model.sequence_parallel"] = isinstance(tensors, int) and tensors > 1
     if recipe is not None:
@@ -373,7 +338,7 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     options = _Options(target=target_of("transformers"))
     kind = call.name.rpartition(".")[2]
     trainers = [one for one in calls if one.ends(*_TRAINERS)]
-    objective = _TRL.get(kind) or next(
+    objective = keys_of("trl").get(kind) or next(
         (_TRAINERS[one.name.rpartition(".")[2]] for one in trainers), "sft"
     )
     for key, value in call.given.items():
@@ -399,9 +364,9 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     if is_unsloth:
         _by_unsloth(options, calls)
     _model(options, calls, trainers)
-    _adapters(options, calls, kind in _TRL and not is_unsloth, name)
+    _adapters(options, calls, kind in keys_of("trl") and not is_unsloth, name)
     words: tuple[str, ...] = ()
-    if kind in _TRL and not is_unsloth:
+    if kind in keys_of("trl") and not is_unsloth:
         words = ("trl", objective)
     elif objective != "sft":
         options.state("rlhf_type", objective)
@@ -535,7 +500,7 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
     if lora is None:
         return
     options.put("use_peft" if is_trl else "use_lora", True, lora.line)
-    for key, option in _LORA.items():
+    for key, option in keys_of("peft").items():
         value = lora.given.get(key)
         if key == "r" and value is None:
             options.state(option, str(_LORA_RANK))
@@ -545,11 +510,6 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
 _OF_SAGEMAKER = ("Model", "HuggingFaceModel", "DJLModel")
-_OF_TGI = {
-    "HF_MODEL_ID": "MODEL_ID",
-    "SM_NUM_GPUS": "NUM_SHARD",
-    "HF_MODEL_QUANTIZE": "QUANTIZE",
-}
 _CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
@@ -584,7 +544,7 @@ def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
     if not isinstance(variables.get("HF_MODEL_ID"), str):
         return
     is_lmi = call.ends("DJLModel") or any(key.startswith("OPTION_") for key in variables)
-    renamed = {} if is_lmi else _OF_TGI
+    renamed = {} if is_lmi else keys_of("sagemaker tgi")
     texts = {renamed.get(key, key): word_of_shell(value) for key, value in variables.items()}
     told = " ".join(f"{key}={shlex.quote(text)}" for key, text in texts.items())
     yield call.line, f"{told} {'djl-serving' if is_lmi else 'text-generation-launcher'}"
@@ -634,9 +594,9 @@ def nothing_called(place: object, calls: Sequence[Call]) -> str:
             f"{place}: takes its options from the command line: give the command that starts it, "
             "in a file such as run.sh."
         )
-    engines = [one for one in calls if _engine(one, calls) or one.ends(*_ARGUMENTS, *_TRL)]
-    for one in engines:
-        if one.rest:
+    trained = (*_ARGUMENTS, *keys_of("trl"))
+    for one in calls:
+        if one.rest and (_engine(one, calls) or one.ends(*trained)):
             return (
                 f"{place}: line {one.line}: {one.name}: {one.rest}: give the command that starts "
                 "the program, or a program with these values in its text."

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import product
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
@@ -18,6 +17,7 @@ from planner.documents.shell.text import Given, Span, stated
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.kubeflow import command_of
+from planner.launch.option_table import keys_of
 from planner.launch.understood import World
 from planner.specs.quantization import checkpoint_of
 
@@ -81,41 +81,11 @@ _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
-# Options of a service of KServe that starts vLLM, by its keys.
-_PARALLELISM = {
-    "tensor": "--tensor-parallel-size",
-    "pipeline": "--pipeline-parallel-size",
-    "data": "--data-parallel-size",
-}
 # KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
 _OF_VLLM = ("huggingface", "vllm")
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 _MODELS = "/mnt/models"
 """Where KServe mounts the model of a service."""
-_OF_RUNTIME = {
-    "--model-id": "--model",
-    "--model-name": "--served-model-name",
-    "--backend": "",
-    "--backend=vllm": "",
-}
-# Keys of vllmConfig as helm/templates/deployment-vllm-multi.yaml and, of stages, the one of Ray in
-# vllm-project/production-stack hand them to vLLM.
-_OF_VALUES = {
-    "tensorParallelSize": "--tensor-parallel-size",
-    "pipelineParallelSize": "--pipeline-parallel-size",
-    "maxModelLen": "--max-model-len",
-    "maxNumSeqs": "--max-num-seqs",
-    "gpuMemoryUtilization": "--gpu-memory-utilization",
-    "dtype": "--dtype",
-    "maxLoras": "--max-loras",
-}
-# What lmcacheConfig of these values calls the two kinds of workers.
-_OF_NIXL = {
-    "sender": "prefill",
-    "kv_producer": "prefill",
-    "receiver": "decode",
-    "kv_consumer": "decode",
-}
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
@@ -505,7 +475,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
     options: list[Word] = []
     for entry in place.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
-        own = _OF_RUNTIME.get(option.replace("_", "-"))
+        own = keys_of("kserve huggingface").get(option.replace("_", "-"))
         if own is None:
             options.append(word_at(entry.pieces, entry))
         elif own:
@@ -535,6 +505,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
 def _of_values(place: Place) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
     cache = place.get("lmcacheConfig")
+    kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
     return Container(
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
@@ -543,7 +514,7 @@ def _of_values(place: Place) -> Container:
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
         ),
-        role=_OF_NIXL.get(cache.get("nixlRole").text or cache.get("kvRole").text or "", ""),
+        role=keys_of("lmcache").get(kind, ""),
         line=place.line,
     )
 
@@ -566,9 +537,8 @@ def _of_runtime_of_stack(spec: Place) -> Container:
 def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
     """The command of a model of the stack, with the keys of its ``configs`` as options."""
     options: list[Word] = []
-    for config, (key, option) in product(configs, _OF_VALUES.items()):
-        if (value := config.get(key)).text:
-            options += [plain_word(option, value.line), word_at(value.pieces, value)]
+    for config in configs:
+        options += options_at(config, keys_of("production-stack"))
     caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
     options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
     if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
@@ -580,10 +550,7 @@ def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
 
 
 def _parallel(place: Place) -> Iterator[Word]:
-    for key, option in _PARALLELISM.items():
-        if (value := place.get(key)).text:
-            yield plain_word(option, value.line)
-            yield word_at(value.pieces, value)
+    yield from options_at(place, keys_of("kserve parallelism"))
     if place.get("expert").text == "true":
         yield plain_word("--enable-expert-parallel", place.get("expert").line)
 
@@ -688,6 +655,14 @@ def word_at(pieces: Pieces, place: Place) -> Word:
 def plain_word(text: str, line: int) -> Word:
     """A word that a key stands for."""
     return Word.of(computed(text), line, text)
+
+
+def options_at(place: Place, keys: Mapping[str, str]) -> Iterator[Word]:
+    """The keys of a place as the options that they are."""
+    for key, option in keys.items():
+        if (value := place.get(*key.split("."))).text:
+            yield plain_word(option, value.line)
+            yield word_at(value.pieces, value)
 
 
 def _all(container: Container) -> Iterator[Word]:

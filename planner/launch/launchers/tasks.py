@@ -14,8 +14,8 @@ values tell the workers of both kinds; mosaicml/llm-foundry at 0.22, mcli/README
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import accumulate, product
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
@@ -27,6 +27,7 @@ from planner.launch.launchers.containers import (
     environment_at,
     gpu_limit,
     in_mounts,
+    options_at,
     plain_word,
     program_of,
     replaced,
@@ -34,19 +35,11 @@ from planner.launch.launchers.containers import (
 )
 from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
 from planner.launch.launchers.world import INSTANCES, gpu_called
+from planner.launch.option_table import keys_of
 from planner.launch.understood import LENGTHS, World
 
 _SKY = "SKYPILOT_"
 _CACHE = "/app/model_cache/"
-# Keys of trt_llm.build and trt_llm.runtime, and what quantization_type begins with.
-_OF_TRT_LLM = {
-    "tensor_parallel_count": "--tp_size",
-    "tensor_parallel_size": "--tp_size",
-    "max_seq_len": "--max_seq_len",
-    "max_batch_size": "--max_batch_size",
-    "max_num_tokens": "--max_num_tokens",
-    "kv_cache_free_gpu_mem_fraction": "--kv_cache_free_gpu_memory_fraction",
-}
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
 _OF_DSTACK = ("service", "task")
@@ -55,30 +48,6 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 _MACRO = re.compile(r"\$\{(?P<name>[\w.-]+)\}")
 # Lines of a command of llama-swap are one, without those that are comments.
 _BREAKS = re.compile(r"^[ \t]*#[^\n]*|\\?\n", re.MULTILINE)
-_OF_LLAMA_CPP = {
-    "": "llama-server",
-    "parameters.model": "--model",
-    "context_size": "--ctx-size",
-    "gpu_layers": "--gpu-layers",
-    "batch": "--ubatch-size",
-    "cache_type_k": "--cache-type-k",
-    "cache_type_v": "--cache-type-v",
-    "tensor_split": "--tensor-split",
-}
-_OF_VLLM = ("--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
-            "--quantization", "--dtype")  # fmt: skip
-_LOCAL = {
-    "llama-cpp": _OF_LLAMA_CPP,
-    "llama": _OF_LLAMA_CPP,
-    "vllm": {
-        "": "vllm serve",
-        "parameters.model": "--model",
-        "context_size": "--max-model-len",
-        **{option.strip("-").replace("-", "_"): option for option in _OF_VLLM},
-    },
-}
-"""What keys of LocalAI's models are to the program of a backend; "" is the program."""
-_PARALLELISM = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
@@ -100,7 +69,7 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_dstack(document, resources)
     elif any(place.get("cmd").text for _, place in document.get("models").items()):
         yield from _of_swap(document)
-    elif document.get("parameters", "model").text and document.get("backend").text in _LOCAL:
+    elif document.get("parameters", "model").text and _of_backend(document):
         yield _of_local_ai(document)
     elif document.get("inference", "preset", "name").text:
         yield _of_kaito(document)
@@ -209,14 +178,15 @@ def _one_line(pieces: Pieces) -> Pieces:
     )
 
 
+def _of_backend(document: Place) -> Mapping[str, str]:
+    return keys_of(f"localai {document.get('backend').text}")
+
+
 def _of_local_ai(document: Place) -> Container:
     """A model of LocalAI, by the options of the program that its backend is built on."""
-    options = _LOCAL[document.get("backend").text or ""]
-    words = [plain_word(word, document.line) for word in options[""].split()]
-    for key, option in options.items():
-        value = document.get(*key.split(".")) if key else Place.nothing(document)
-        if value.text:
-            words += [plain_word(option, value.line), word_at(value.pieces, value)]
+    options = {**_of_backend(document)}
+    words = [plain_word(word, document.line) for word in options.pop("").split()]
+    words += options_at(document, options)
     return Container(name="", image="", words=tuple(words), line=document.line)
 
 
@@ -319,9 +289,8 @@ def _of_trt_llm(document: Place) -> Container:
     build, runtime = place.get("build"), place.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
     words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
-    for section, key in product((build, runtime), _OF_TRT_LLM):
-        if (value := section.get(key)).text:
-            words += [plain_word(_OF_TRT_LLM[key], value.line), word_at(value.pieces, value)]
+    for section in (build, runtime):
+        words += options_at(section, keys_of("truss trt_llm"))
     kind = build.get("quantization_type")
     stored, _, cache = (kind.text or "no_quant").partition("_")
     if stored != "no":
@@ -380,10 +349,8 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
                 for entry in place.get(key).entries()
             ]
             given = {word.begins.partition("=")[0] for word in options}
-            for key, option in _PARALLELISM.items():
-                size = pool.get("parallelism", key)
-                if size.text and option not in given:
-                    options += [plain_word(option, size.line), word_at(size.pieces, size)]
+            sizes = {key: one for key, one in keys_of("llm-d").items() if one not in given}
+            options += options_at(pool.get("parallelism"), sizes)
             program = [plain_word(word, pool.line) for word in ("vllm", "serve")]
             words = (*program, word_at(Place.pieces_after(model, "hf://"), model), *options)
         labels = [*pool.get("acceleratorTypes", "labelValues").entries()]

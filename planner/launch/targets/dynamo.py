@@ -10,7 +10,7 @@ from dataclasses import replace
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, Settings, tool_named
+from planner.launch.option_table import OptionTable, Quantities, Settings, keys_of, tool_named
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
@@ -75,25 +75,12 @@ def _sglang_words(server: Server, model: str) -> list[str]:
     return [*named, *_flat(sglang.command_options(server))]
 
 
-# Options of trtllm-serve that the worker has under another name; others are in its document.
-_TRTLLM = {
-    "--tp_size": "--tensor-parallel-size",
-    "--pp_size": "--pipeline-parallel-size",
-    "--moe_expert_parallel_size": "--expert-parallel-size",
-    "--enable_attention_dp": "--enable-attention-dp",
-    "--max_batch_size": "--max-batch-size",
-    "--max_num_tokens": "--max-num-tokens",
-    "--max_seq_len": "--max-seq-len",
-    "--kv_cache_free_gpu_memory_fraction": "--free-gpu-memory-fraction",
-}
-
-
 def _trtllm_words(server: Server, model: str) -> list[str]:
     words = ["--model-path", model, "--served-model-name", model]
-    more: dict[str, str | None] = {}
+    named, more = keys_of("dynamo.trtllm"), dict[str, str | None]()
     for setting in server.settings.options:
-        if setting.option in _TRTLLM:
-            words += [_TRTLLM[setting.option], *([setting.text] if setting.text else [])]
+        if setting.option in named:
+            words += [named[setting.option], *([setting.text] if setting.text else [])]
         elif setting.option == "--kv_cache_dtype":
             more["kv_cache_config.dtype"] = setting.text
         elif setting.option == "--enable_chunked_prefill":

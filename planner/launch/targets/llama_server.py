@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities
+from planner.launch.option_table import OptionTable, Quantities, keys_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
     Server,
@@ -23,17 +23,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
-# tools/server/README.md of llama.cpp: what options read where a command does not give them.
-_VARIABLES = {
-    "LLAMA_ARG_MODEL": "--model", "LLAMA_ARG_HF_REPO": "--hf-repo",
-    "LLAMA_ARG_HF_FILE": "--hf-file", "LLAMA_ARG_CTX_SIZE": "--ctx-size",
-    "LLAMA_ARG_N_PARALLEL": "--parallel", "LLAMA_ARG_N_GPU_LAYERS": "--gpu-layers",
-    "LLAMA_ARG_BATCH": "--batch-size", "LLAMA_ARG_UBATCH": "--ubatch-size",
-    "LLAMA_ARG_CACHE_TYPE_K": "--cache-type-k", "LLAMA_ARG_CACHE_TYPE_V": "--cache-type-v",
-    "LLAMA_ARG_FLASH_ATTN": "--flash-attn", "LLAMA_ARG_SPLIT_MODE": "--split-mode",
-    "LLAMA_ARG_TENSOR_SPLIT": "--tensor-split", "LLAMA_ARG_DEVICE": "--device",
-    "LLAMA_ARG_N_CPU_MOE": "--n-cpu-moe",
-}  # fmt: skip
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
@@ -48,7 +37,7 @@ _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 def answers(reading: Reading) -> Answers:
     """The batch that a command has slots for."""
-    told = Told(reading=with_variables(reading, TARGET, _VARIABLES))
+    told = Told(reading=with_variables(reading, TARGET, keys_of("llama.cpp")))
     reading = told.reading
     told.values["engine"] = "llama.cpp"
     _put_model(told)

@@ -9,7 +9,7 @@ from planner.base.units import GIB
 from planner.documents.shell.text import Changes, Given
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark
+from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, keys_of
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -40,17 +40,6 @@ from planner.specs.model import ModelSpec
 NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
 _BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
-# As trtllm-bench spells options of trtllm-serve (tensorrt_llm/bench of NVIDIA/TensorRT-LLM 1.0).
-_OF_BENCH = {
-    "--tp_size": "--tp",
-    "--pp_size": "--pp",
-    "--moe_expert_parallel_size": "--ep",
-    "--kv_cache_free_gpu_memory_fraction": "--kv_cache_free_gpu_mem_fraction",
-    "--enable_chunked_prefill": "--enable_chunked_context",
-    "--max_batch_size": "--max_batch_size",
-    "--max_num_tokens": "--max_num_tokens",
-    "--max_seq_len": "--max_seq_len",
-}
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
@@ -95,9 +84,10 @@ def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
     if not _is_bench(found, *_MEASURES[:2]):
         return changes, {}
-    own = {_OF_BENCH[name]: texts for name, texts in changes.items() if name in _OF_BENCH}
+    named = keys_of("trtllm-bench")
+    own = {named[name]: texts for name, texts in changes.items() if name in named}
     gone = {name: None for name, texts in changes.items() if texts is None and name not in own}
-    beside = {*changes} - {*_OF_BENCH, *gone}
+    beside = {*changes} - {*named, *gone}
     return {**gone, **own}, {name: changes[name] for name in changes if name in beside}
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
-from planner.launch.option_table import Dialect, Meaning, OptionTable
+from planner.launch.option_table import Dialect, Meaning, OptionTable, keys_of
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
     LLAMA_FACTORY,
@@ -201,14 +201,6 @@ _DEEPSPEED_KEYS = (
     "steps_per_print",
 )
 _ACCELERATE_KEYS = ("compute_environment", "distributed_type", "main_training_function")
-_ACCELERATE_OPTIONS = {
-    "--num_processes": "num_processes",
-    "--num_machines": "num_machines",
-    "--mixed_precision": "mixed_precision",
-    "--offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
-    "--offload_param_device": "deepspeed_config.offload_param_device",
-    "--dynamo_backend": "dynamo_config.dynamo_backend",
-}
 _ACCELERATE_FLAGS = {
     "--use_deepspeed": "DEEPSPEED",
     "--use_fsdp": "FSDP",
@@ -456,8 +448,8 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
     elif option in _ACCELERATE_FLAGS:
         kind = given.saying(_ACCELERATE_FLAGS[option])
         sources.put(sources.accelerate, "distributed_type", kind)
-    elif option in _ACCELERATE_OPTIONS:
-        sources.put(sources.accelerate, _ACCELERATE_OPTIONS[option], given)
+    elif into := keys_of("accelerate launch").get(option):
+        sources.put(sources.accelerate, into, given)
     elif option == "--zero_stage":
         sources.put(sources.deepspeed, "zero_optimization.stage", given)
     elif plain.startswith("fsdp_") and plain != "fsdp_config":

@@ -14,12 +14,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from planner.base.records import record
 from planner.base.training_names import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError, SpecError
-from planner.launch.option_table import Dialect, Meaning
+from planner.launch.option_table import Dialect, Meaning, shipped_rows
 from planner.launch.understood import Gathered, World, gpus_of
 
 
@@ -410,11 +411,11 @@ class Script:
     dialect: str
     keys: frozenset[str]
     length: str
-    file: str = ""
-    kind: str = ""
-    kinds: tuple[str, ...] = ("",)
-    extends: bool = False
-    framework: str = ""
+    file: str
+    kind: str
+    kinds: tuple[str, ...]
+    extends: bool
+    framework: str
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
         """Whether a command, or a document, which has no words, is its own."""
@@ -423,54 +424,21 @@ class Script:
         return named and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
 
 
-_CHAT = "deepspeed-chat"
-SCRIPTS = (
-    Script(
-        dialect=_CHAT,
-        keys=frozenset({"data_split", "max_seq_len"}),
-        length="max_seq_len",
-        extends=True,
-    ),
-    Script(
-        dialect=_CHAT,
-        keys=frozenset({"actor_zero_stage", "max_answer_seq_len"}),
-        length="max_answer_seq_len",
-    ),
-    Script(
-        dialect="qlora",
-        keys=frozenset({"source_max_len", "target_max_len"}),
-        length="target_max_len",
-        extends=True,
-    ),
-    Script(
-        dialect="alpaca-lora",
-        keys=frozenset({"base_model"}),
-        file="finetune.py",
-        length="cutoff_len",
-    ),
-    Script(
-        dialect="autotrain",
-        keys=frozenset({"task", "base_model"}),
-        kind="task",
-        kinds=("llm",),
-        length="params.block_size",
-    ),
-    Script(
-        dialect="deepspeed-examples",
-        keys=frozenset({"deepspeed_config", "model_name", "batch_size"}),
-        length="",
-        extends=True,
-    ),
-    Script(
-        dialect="aws-fsdp",
-        keys=frozenset({"max_context_width", "hidden_width"}),
-        kind="model_type",
-        kinds=("llama", "mistral", "mixtral"),
-        length="",
-        framework="FSDP",
-    ),
-)
 _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated": True}
+
+
+@cache
+def _scripts() -> tuple[Script, ...]:
+    """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
+    return tuple(
+        Script(
+            keys=frozenset(row["keys"].split()),
+            kinds=tuple(row["kinds"].split()) or ("",),
+            extends=bool(row["extends"]),
+            **{name: row[name] for name in ("dialect", "length", "file", "kind", "framework")},
+        )
+        for row in shipped_rows("dialects/scripts.csv")
+    )
 
 
 def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | None:
@@ -480,7 +448,7 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | No
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((each for each in SCRIPTS if each.is_of(words, values)), None)
+    return next((each for each in _scripts() if each.is_of(words, values)), None)
 
 
 def script_of_sources(sources: Sources) -> Script | None:
