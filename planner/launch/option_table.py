@@ -31,6 +31,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from fnmatch import filter as matching
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -321,6 +323,29 @@ def shipped_text(name: str) -> str:
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
     return reading.shipped_rows(Path(__file__).parent / name, delimiter)
+
+
+def is_command(name: str, words: Sequence[str]) -> bool:
+    """Whether words start a tool of ``targets.csv``, as its ``command`` tells."""
+    pattern = tool_named(name)["command"]
+    return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
+
+
+def is_document(name: str, values: Mapping[str, object]) -> bool:
+    """Whether a document is of a tool of ``targets.csv``, as its ``document`` tells."""
+    plain = {key.replace("-", "_"): value for key, value in values.items()}
+    return any(
+        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
+        for way in tool_named(name)["document"].split(" or ")
+        if way
+    )
+
+
+def _has_key(values: Mapping[str, object], wanted: str) -> bool:
+    key, equals, text = wanted.removeprefix("!").partition("=")
+    names = matching(values, key) if "*" in key else [key] if key in values else []
+    is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
+    return is_there != wanted.startswith("!")
 
 
 def keys_of(tool: str) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from planner.base import reading
 from planner.documents.python import (
@@ -42,12 +43,6 @@ _ENGINES = {
     "sglang": ("Engine", "ServerArgs"),
     "tensorrt_llm": ("LLM",),
     "lmdeploy": ("pipeline",),
-}
-_TARGETS = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "tensorrt_llm": "tensorrt-llm",
-    "lmdeploy": "lmdeploy",
 }
 _FIRST = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
@@ -106,6 +101,20 @@ class _Options:
         """A mapping in the program, as the keys of a section."""
         for key, each in flattened({name: {**value}}):
             self.known.setdefault(key, _given(key, each, line))
+
+    def found(self, text: str, name: str, line: int, **more: Any) -> Found:
+        """What was gathered, of a program of this text and name."""
+        unknown = (*self.unknown, *more.pop("unknown", ()))
+        return Found(
+            target=self.target.name,
+            name=name,
+            text=text,
+            line=line,
+            options=self.known,
+            unknown=unknown,
+            files=self.files,
+            **more,
+        )
 
     def state(self, name: str, text: str) -> None:
         """What holds where the program says nothing."""
@@ -175,10 +184,7 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
         options = _Options(target=target_of("transformers"))
         for key, value in values.items():
             options.put(key, value, line)
-        yield Found(
-            target="transformers", name=name, text=text, line=line, options=options.known,
-            unknown=tuple(options.unknown),
-        )  # fmt: skip
+        yield options.found(text, name, line)
 
 
 def with_function(command: Found, folder: Path) -> Found:
@@ -237,7 +243,7 @@ def _engine(call: Call, calls: Sequence[Call]) -> str:
 
 
 def _served(call: Call, tool: str, text: str, name: str) -> Found:
-    options = _Options(target=readers()[_TARGETS[tool]])
+    options = _Options(target=readers()[tool.replace("_", "-")])
     named = stated("", call.name.rpartition(".")[2], call.line)
     if tool == "lmdeploy":  # the model is a word of its commands
         named = _given("", call.given.get("model_path", _first(call)), call.line)
@@ -252,18 +258,12 @@ def _served(call: Call, tool: str, text: str, name: str) -> Found:
             options.put(key, json.dumps(inner, default=str), line)
         else:
             options.put(key, value, line)
-    unknown = [*options.unknown]
-    if call.rest:
-        unknown.append(_given("**", Untold(why=call.rest), call.line))
-    return Found(
-        target=options.target.name,
-        name=name,
-        text=text,
-        line=call.line,
-        options=options.known,
-        unknown=tuple(unknown),
-        positional=(named,),
-    )
+    return options.found(text, name, call.line, unknown=_rest(call), positional=(named,))
+
+
+def _rest(call: Call) -> tuple[Given, ...]:
+    """What a call is given by a mapping whose keys the text does not tell."""
+    return (_given("**", Untold(why=call.rest), call.line),) if call.rest else ()
 
 
 def _of_lmdeploy(given: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
@@ -318,18 +318,11 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
     if isinstance(most := deployed.get("max_ongoing_requests"), int):
         options.known[ONGOING] = _given(ONGOING, most, config.lines.get("deployment_config", line))
     gpu = given.get("accelerator_type")
-    return Found(
-        target=options.target.name,
-        name=name,
-        text=text,
-        line=config.line,
-        options=options.known,
-        unknown=tuple(options.unknown),
-        world=World(
-            gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
-            copies=stated("replicas", str(number), config.line),
-        ),
+    world = World(
+        gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
+        copies=stated("replicas", str(number), config.line),
     )
+    return options.found(text, name, config.line, world=world)
 
 
 def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
@@ -370,18 +363,13 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
         words = ("trl", objective)
     elif objective != "sft":
         options.state("rlhf_type", objective)
-    if call.rest:
-        options.unknown.append(_given("**", Untold(why=call.rest), call.line))
-    return Found(
-        target="transformers",
-        name=name,
-        text=text,
-        line=call.line,
-        options=options.known,
-        unknown=tuple(options.unknown),
+    return options.found(
+        text,
+        name,
+        call.line,
+        unknown=_rest(call),
         positional=tuple(stated("", word, call.line) for word in words),
         world=World(num_gpus=stated("Unsloth", "1", call.line) if is_unsloth else None),
-        files=options.files,
     )
 
 

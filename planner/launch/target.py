@@ -12,8 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from fnmatch import filter as matching
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any, Self, TypeAlias
 
@@ -32,6 +30,8 @@ from planner.launch.option_table import (
     Setting,
     Settings,
     Words,
+    is_command,
+    is_document,
     parameters_of,
     shipped_text,
     tool_named,
@@ -333,26 +333,6 @@ def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
 _LISTS = ("workloads", "profiles", "nearest", "accepted", "aliases")
 
 
-def _is_command(pattern: str, words: Sequence[str]) -> bool:
-    return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
-
-
-def _is_document(ways: str, values: Mapping[str, object]) -> bool:
-    plain = {name.replace("-", "_"): value for name, value in values.items()}
-    return any(
-        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
-        for way in ways.split(" or ")
-        if way
-    )
-
-
-def _has_key(values: Mapping[str, object], wanted: str) -> bool:
-    key, equals, text = wanted.removeprefix("!").partition("=")
-    names = matching(values, key) if "*" in key else [key] if key in values else []
-    is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
-    return is_there != wanted.startswith("!")
-
-
 @record(kw_only=True)
 class Target:
     """A tool at a version.
@@ -414,8 +394,8 @@ class Target:
         known: dict[str, Any] = {
             **{key: row[key] for key in ("name", "title", "version")},
             **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
-            "starts": partial(_is_command, row["command"]),
-            "is_of": partial(_is_document, row["document"]),
+            "starts": partial(is_command, name),
+            "is_of": partial(is_document, name),
             **({} if "draft" in hooks else {"honoured": changes_nothing}),
         }
         return cls(**{**known, **hooks})

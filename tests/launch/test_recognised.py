@@ -59,6 +59,13 @@ COMMANDS = [
     ("picotron", "train.py --config x.json", False),
 ]
 DOCUMENTS = [
+    ("accelerate", {"distributed_type": "FSDP"}, True),
+    ("accelerate", {"learning_rate": 1}, False),
+    ("deepspeed", {"zero_optimization.stage": 3}, True),
+    ("deepspeed", {"train_batch_size": 8}, True),
+    ("deepspeed", {"train_batch_size": 8, "num-layers": 2}, False),
+    ("paddlenlp", {"per_device_train_batch_size": 1, "sharding": "stage2"}, True),
+    ("paddlenlp", {"per_device_train_batch_size": 1}, False),
     ("axolotl", {"base_model": "m", "sequence_len": 2048}, True),
     ("axolotl", {"base_model": "m"}, False),
     ("gpt-neox", dict.fromkeys(["num-layers", "hidden-size", "num-attention-heads",

@@ -6,9 +6,9 @@ import pytest
 
 from planner.documents.shell.text import Changes
 from planner.errors import LaunchError
-from planner.launch.trainer.said import SCRIPTS, in_words_of_script
+from planner.launch.trainer.said import in_words_of_script, scripts
 
-OF = {script.dialect: script for script in SCRIPTS}
+OF = {script.dialect: script for script in scripts()}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}
 KEPT: Changes = {"gradient_checkpointing": ("false",)}
 

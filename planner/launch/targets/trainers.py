@@ -13,8 +13,6 @@ from planner.launch.option_table import OptionTable, Quantities, Remark, Role, S
 from planner.launch.target import Argument, Draft, File, Job, Target
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
-    is_accelerate_document,
-    is_deepspeed_document,
     is_trainer_document,
     starts_trainer,
     trainer_answers,
@@ -167,7 +165,6 @@ DEEPSPEED = Target.of(
     draft=_deepspeed_draft,
     answers=trainer_answers,
     starts=_starts_deepspeed,
-    is_of=is_deepspeed_document,
     honoured=honoured,
     script=_of_script,
 )
@@ -310,7 +307,6 @@ ACCELERATE = Target.of(
     quantities=_by_accelerate,
     draft=_accelerate_draft,
     answers=trainer_answers,
-    is_of=is_accelerate_document,
     honoured=honoured,
     script=_of_script,
 )

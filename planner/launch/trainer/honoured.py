@@ -13,13 +13,13 @@ from collections.abc import Mapping
 
 from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
+from planner.launch.option_table import is_document
 from planner.launch.trainer.llama_factory import (
     in_own_words,
     in_words_of_v1,
     is_llama_factory_document,
     is_v1_document,
 )
-from planner.launch.trainer.reading import is_accelerate_document, is_deepspeed_document
 from planner.launch.trainer.said import in_words_of_script, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
@@ -60,7 +60,7 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     LaunchError
         What starts DeepSpeed honours none of it.
     """
-    if is_deepspeed_document(found.options) or is_accelerate_document(found.options):
+    if is_document("deepspeed", found.options) or is_document("accelerate", found.options):
         return _of_launcher(found, changes)
     own, beside = dict(changes), _Texts()
     has_deepspeed = _of(found, "deepspeed") is not None or _named(found, "deepspeed") is not None

@@ -20,7 +20,7 @@ from dataclasses import replace
 from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
-from planner.launch.option_table import Dialect, Meaning, OptionTable, keys_of
+from planner.launch.option_table import Dialect, Meaning, OptionTable, is_document, keys_of
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
     LLAMA_FACTORY,
@@ -186,21 +186,8 @@ _TELLING = (
 )
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py")
-_OF_PADDLE = {
-    *("tensor_parallel_degree", "pipeline_parallel_degree", "sharding_parallel_degree"),
-    *("sharding", "fine_tuning", "prefix_tuning", "virtual_pp_degree"),
-}
-_TRAINED = {"model_name_or_path", "actor_model_name_or_path", "per_device_train_batch_size"}
 _SCRIPTS = "trl.scripts."
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
-_DEEPSPEED_KEYS = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "zero_allow_untested_optimizer",
-    "wall_clock_breakdown",
-    "steps_per_print",
-)
-_ACCELERATE_KEYS = ("compute_environment", "distributed_type", "main_training_function")
 _ACCELERATE_FLAGS = {
     "--use_deepspeed": "DEEPSPEED",
     "--use_fsdp": "FSDP",
@@ -219,7 +206,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
     if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
-    if is_paddle_document({name.removeprefix("--"): "" for name in names}):
+    if is_document("paddlenlp", {name.removeprefix("--"): "" for name in names}):
         return False
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
@@ -233,38 +220,15 @@ def starts_trainer(words: Sequence[str]) -> bool:
     return bool(words) and bool(names & set(_TELLING))
 
 
-def is_paddle_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has the Trainer's arguments as PaddleNLP extends them.
-
-    >>> is_paddle_document({"per_device_train_batch_size": 1, "sharding": "stage2"})
-    True
-    """
-    return bool(_OF_PADDLE & set(values)) and bool(_TRAINED & set(values))
-
-
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    if is_paddle_document(values):
+    if is_document("paddlenlp", values):
         return False
     own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
     own = own or is_mlx_document(values) or script_of([], values) is not None
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
-
-
-def is_deepspeed_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is a ``ds_config.json``."""
-    keys = set(values)
-    sections = {key.partition(".")[0] for key in keys}
-    if keys & {"base_model", "num_layers", "num-layers", "vocab_size"}:
-        return False
-    return bool(keys & set(_DEEPSPEED_KEYS)) or {"zero_optimization"} <= sections
-
-
-def is_accelerate_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is accelerate's configuration."""
-    return bool(set(values) & set(_ACCELERATE_KEYS))
 
 
 def trainer_answers(reading: Reading) -> Answers:
@@ -409,13 +373,13 @@ def gather(found: Found, sources: Sources) -> None:
     """Put the options of a command or document, and of its files, where they belong."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
-    if is_accelerate_document(given):
+    if is_document("accelerate", given):
         for each in given.values():
             section, dot, key = each.option.partition(".")
             prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
             own = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{own}", each)
-    elif is_deepspeed_document(given):
+    elif is_document("deepspeed", given):
         for name, each in given.items():
             sources.put(sources.deepspeed, name, each)
         sources.unknown += found.unknown

@@ -428,7 +428,7 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 
 @cache
-def _scripts() -> tuple[Script, ...]:
+def scripts() -> tuple[Script, ...]:
     """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
     return tuple(
         Script(
@@ -448,7 +448,7 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | No
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((each for each in _scripts() if each.is_of(words, values)), None)
+    return next((each for each in scripts() if each.is_of(words, values)), None)
 
 
 def script_of_sources(sources: Sources) -> Script | None:
