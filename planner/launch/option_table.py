@@ -40,6 +40,7 @@ from typing import TypeAlias
 
 from planner.base import reading
 from planner.base.records import record
+from planner.documents.shell.text import Given
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -444,6 +445,22 @@ class Accepted:
             return None
         starting = {name for name in self.options if name.startswith(word)}
         return self.options[starting.pop()] if len(starting) == 1 else None
+
+    def of_command(self, options: Mapping[str, Given]) -> dict[str, Given]:
+        """Options by name, keys of documents as a command calls them.
+
+        A flag that is off in a document is one that is not there.
+        """
+        found: dict[str, Given] = {}
+        for name, given in options.items():
+            is_key = not name.startswith("-")
+            option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
+            if given.texts == ("false",) and is_key:
+                continue
+            found[name if option is None else option.name] = (
+                replace(given, option=option.name) if is_key and option else given
+            )
+        return found
 
 
 def _rename(

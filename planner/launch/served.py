@@ -13,7 +13,6 @@ from planner.base.records import record
 from planner.base.training_names import targets_of
 from planner.base.units import GIB
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
-from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
@@ -165,14 +164,8 @@ def with_config(reading: Reading, engine: Engine) -> Reading:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
     found, table = reading.found, engine.table
-    accepted = engine.accepts
     beside = found.files.get(reading.text("--config") or "")
-    options: dict[str, Given] = {}
-    for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
-        option = accepted.find(name if name.startswith("-") else f"--{name.replace('_', '-')}")
-        # A flag that is off in a document is one that is not there.
-        if given.texts != ("false",) or name.startswith("-"):
-            options[name if option is None else option.name] = given
+    options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
     texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
     return Reading(found=replace(found, options=options), meanings=table.read(texts))
 

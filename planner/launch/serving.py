@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from planner.base.enums import (
     AdapterTargets,
@@ -578,22 +579,24 @@ def servers_of(
     return tuple(servers)
 
 
-def draft_of_servers(
+def written_as_servers(
     name: str,
     quantities: Callable[[Worker], Quantities],
-    processes: Callable[[tuple[Server, ...]], Sequence[Process]],
+    process: Callable[[Server], Process],
+    router: Callable[[tuple[Server, ...]], Sequence[Process]] = lambda servers: (),
     *,
     model: Callable[[Worker, str | None], str | Variable] = model_word,
     files: Callable[[Server], File] | None = None,
     left: Callable[[tuple[Server, ...]], tuple[Remark, ...]] = lambda servers: (),
     tokenizer: Callable[[Job], str | Variable] | None = None,
     routes_replicas: bool = True,
-) -> Callable[[Job, Settings], Draft]:
-    """How an engine drafts: what its table says of a worker, and its servers as processes.
+) -> Mapping[str, Callable[..., Any]]:
+    """The hooks of an engine that is written: what its table says of a worker, and its drafts.
 
-    ``model`` says what a worker loads, ``files`` what a server reads beside its command, ``left``
-    what the user decides, ``tokenizer`` what the benchmark counts tokens with, where that is not
-    the model, ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
+    ``process`` is a server as one, ``router`` what stands before several; ``model`` says what a
+    worker loads, ``files`` what a server reads beside its command, ``left`` what the user decides,
+    ``tokenizer`` what the benchmark counts tokens with, where that is not the model,
+    ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
     """
 
     def draft(job: Job, _: Settings) -> Draft:
@@ -603,13 +606,13 @@ def draft_of_servers(
         called = _CALLED.get(name, name)
         return draft_of(
             servers,
-            tuple(processes(servers)),
+            (*map(process, servers), *router(servers)),
             files=() if files is None else tuple(map(files, servers)),
             left=left(servers),
             benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
         )
 
-    return draft
+    return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
 
 
 def draft_of(

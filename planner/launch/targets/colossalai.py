@@ -50,13 +50,7 @@ def _script(words: Sequence[str]) -> str:
 
 
 def _tell(reading: Reading, found: Gathered) -> None:
-    """What no row tells of a command.
-
-    Raises
-    ------
-    LaunchError
-        Its plugin has no profile that is near, or its layout is that of other GPUs.
-    """
+    """What no row tells of a command."""
     script = _script([one.single or "" for one in reading.found.positional])
     row = _SCRIPTS.get(script, {})
     plugin = told(reading, "--plugin", "-p") or "gemini"

@@ -34,13 +34,7 @@ _RANK, _BATCH = 8, 512
 
 
 def _tell(reading: Reading, found: Gathered) -> Words | None:
-    """What no row tells of a configuration, or of a command with the one that it names.
-
-    Raises
-    ------
-    LaunchError
-        Its model is of a kind that is not read, or its layout that of other GPUs.
-    """
+    """What no row tells of a configuration, or of a command with the one that it names."""
     values = found.values
     is_tuned = any(name.startswith("supervised_data") for name in reading.found.options)
     values["training_objective"] = "sft" if is_tuned else "pretrain"
@@ -70,13 +64,7 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
 
 
 def _whole(found: Found) -> Mapping[str, Given]:
-    """The configuration that a command names, with its own options over it.
-
-    Raises
-    ------
-    LaunchError
-        It does not stand beside.
-    """
+    """The configuration that a command names, with its own options over it."""
     own = {plain(option): given for option, given in worded(found).options.items()}
     named = own.get("config_path") or own.get("config")
     name = (named and named.single) or ""

@@ -34,13 +34,7 @@ _RANK = 8
 
 
 def _tell(reading: Reading, found: Gathered) -> None:
-    """What no row tells of a configuration, or of a command with the one that it names.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted.
-    """
+    """What no row tells of a configuration, or of a command with the one that it names."""
     words = [one.single or "" for one in reading.found.positional]
     command = next((word for word in words if word in (*_COMMANDS, *_UNREAD)), "")
     if command in _UNREAD or "adapter" in words:

@@ -12,9 +12,8 @@ from planner.launch.serving import (
     Worker,
     common_quantities,
     draft_file,
-    draft_of_servers,
     longest_request,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import Argument, Process, Target, Variable
 from planner.launch.targets.tgi import with_variables
@@ -227,11 +226,11 @@ def _process(server: Server) -> Process:
 
 TARGET = Target.of(
     NAME,
-    quantities=lambda job: _worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
+    answers=answers,
+    **written_as_servers(
         NAME,
         _worker_quantities,
-        lambda servers: tuple(map(_process, servers)),
+        _process,
         model=_model,
         # GGUF files are none for a benchmark.
         tokenizer=lambda job: (
@@ -242,5 +241,4 @@ TARGET = Target.of(
         ),
         routes_replicas=False,
     ),
-    answers=answers,
 )

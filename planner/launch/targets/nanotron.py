@@ -90,13 +90,7 @@ def deal(
 
 
 def _shape(reading: Reading) -> Words | None:
-    """The sizes of the model; None where the file has none.
-
-    Raises
-    ------
-    LaunchError
-        Its layers are of a kind that is not read.
-    """
+    """The sizes of the model; None where the file has none."""
     texts = {
         name.removeprefix(_MODEL): (reading.text(name) or "").lower()
         for name in reading.found.options

@@ -40,13 +40,7 @@ _EMPTY = 3
 
 
 def _tell(reading: Reading, found: Gathered) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted, or its layout or batch is that of other GPUs.
-    """
+    """What no row tells of a configuration, or of a command with its own overrides of one."""
     _refuse(reading)
     for split in SPLITS:
         found.values.setdefault(split, 1)
@@ -58,13 +52,7 @@ def _tell(reading: Reading, found: Gathered) -> None:
 
 
 def _whole(found: Found) -> Mapping[str, Given]:
-    """The configuration that a command names, with the overrides of the command.
-
-    Raises
-    ------
-    LaunchError
-        It is not here.
-    """
+    """The configuration that a command names, with the overrides of the command."""
     own: dict[str, Given] = {plain(each.option): each for each in found.unknown}
     own |= found.options
     options = [own[name] for name in ("--config", "-c", "c", "config") if name in own]
@@ -194,13 +182,7 @@ def _gpus(reading: Reading, found: Gathered) -> None:
 
 
 def _batch(reading: Reading, found: Gathered) -> None:
-    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage.
-
-    Raises
-    ------
-    LaunchError
-        The batch cannot be split over the GPUs.
-    """
+    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage."""
     values = found.values
     stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
     local, batch = (int(values.get(name) or 0) for name in _BATCHES)

@@ -28,13 +28,7 @@ _LENGTH, _BATCH = 4096, 8
 
 
 def _tell(reading: Reading, found: Gathered) -> None:
-    """What no row tells of a command.
-
-    Raises
-    ------
-    LaunchError
-        Its ranks do not divide its GPUs, or it trains adapters.
-    """
+    """What no row tells of a command."""
     words = [one.single or "" for one in reading.found.positional]
     own = next((word for word in words if word.endswith(_PROGRAMS)), "")
     program = own.rpartition("/")[2].removesuffix(".py")

@@ -25,12 +25,11 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
-    draft_of_servers,
     draft_word,
     router_of,
     urls,
     with_online,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import Argument, File, Process, Target, Variable
 from planner.launch.trainer.writing import nested
@@ -295,16 +294,10 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
 
 TARGET = Target.of(
     NAME,
-    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
-        NAME,
-        worker_quantities,
-        lambda servers: (*map(_process, servers), *_router(servers)),
-        files=_file,
-        left=_asked,
-        routes_replicas=False,
-    ),
     answers=answers,
     starts=starts,
     honoured=_honoured,
+    **written_as_servers(
+        NAME, worker_quantities, _process, _router, files=_file, left=_asked, routes_replicas=False
+    ),
 )

@@ -431,13 +431,7 @@ def _precision(options: _Options, name: str, function: Function) -> str:
 
 
 def _parts_of_model(reading: Reading, options: _Options, found: Gathered) -> None:
-    """What a function adds to the model, and the optimizer that it takes.
-
-    Raises
-    ------
-    LaunchError
-        It trains adapters.
-    """
+    """What a function adds to the model, and the optimizer that it takes."""
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
             f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "

@@ -44,13 +44,7 @@ def _shipped() -> Mapping[str, Mapping[str, Given]]:
 
 
 def _tell(reading: Reading, found: Gathered) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted, or its layout is that of other GPUs.
-    """
+    """What no row tells of a configuration, or of a command with its own overrides of one."""
     recipe = next((each.single or "" for each in reading.found.positional), "")
     _refuse(reading, recipe)
     found.values["framework"] = "torchtune"
@@ -63,13 +57,7 @@ def _tell(reading: Reading, found: Gathered) -> None:
 
 
 def _whole(found: Found) -> Mapping[str, Given]:
-    """The configuration that a command names, with the overrides of the command.
-
-    Raises
-    ------
-    LaunchError
-        It is neither there nor one that torchtune ships.
-    """
+    """The configuration that a command names, with the overrides of the command."""
     own = worded(found).options
     given = own.get("--config")
     if given is None or given.single is None:

@@ -25,14 +25,13 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
-    draft_of_servers,
     draft_word,
     method_arguments,
     router,
     target_modules,
     urls,
     with_online,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import (
     COPY,
@@ -305,13 +304,8 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
 
 TARGET = Target.of(
     NAME,
-    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
-        NAME,
-        worker_quantities,
-        lambda servers: (*map(_process, servers), *_router(servers)),
-    ),
     answers=answers,
     starts=starts,
     is_of=is_of,
+    **written_as_servers(NAME, worker_quantities, _process, _router),
 )
