@@ -398,7 +398,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
             name=role or "main",
             image=container.image,
             words=(
-                *(plain_word(word, spec.line) for word in ("vllm", "serve")),
+                *plain_words("vllm serve", spec.line),
                 word_at(name, model),
                 *options,
             ),
@@ -545,8 +545,7 @@ def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
         options.append(plain_word("--enable-lora", place.line))
     for config in configs:
         options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    program = (plain_word(word, place.line) for word in ("vllm", "serve"))
-    return (*program, word_at(url.pieces, url), *options)
+    return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
 
 
 def _parallel(place: Place) -> Iterator[Word]:
@@ -663,6 +662,16 @@ def options_at(place: Place, keys: Mapping[str, str]) -> Iterator[Word]:
         if (value := place.get(*key.split("."))).text:
             yield plain_word(option, value.line)
             yield word_at(value.pieces, value)
+
+
+def plain_words(text: str, line: int) -> tuple[Word, ...]:
+    """The words of a command that a key stands for."""
+    return tuple(plain_word(word, line) for word in text.split())
+
+
+def shell_words(script: Word) -> tuple[Word, ...]:
+    """The command of a shell that runs a script."""
+    return (*plain_words("bash -c", script.line), script)
 
 
 def _all(container: Container) -> Iterator[Word]:

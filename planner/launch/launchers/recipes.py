@@ -23,7 +23,13 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
-from planner.launch.launchers.containers import Container, environment_at, plain_word, word_at
+from planner.launch.launchers.containers import (
+    Container,
+    environment_at,
+    plain_word,
+    plain_words,
+    word_at,
+)
 from planner.launch.option_table import keys_of, shipped_rows
 from planner.launch.understood import LENGTHS, MOST_ABOVE, World
 
@@ -149,7 +155,7 @@ def _of_vllm(document: Place) -> Iterator[Container]:
             name=name,
             image="",
             words=(
-                *(plain_word(word, variant.line) for word in ("vllm", "serve")),
+                *plain_words("vllm serve", variant.line),
                 word_at(named.pieces, named),
                 *_listed(lists),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),

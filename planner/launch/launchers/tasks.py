@@ -29,8 +29,10 @@ from planner.launch.launchers.containers import (
     in_mounts,
     options_at,
     plain_word,
+    plain_words,
     program_of,
     replaced,
+    shell_words,
     word_at,
 )
 from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
@@ -107,11 +109,10 @@ def _of_sky(document: Place, resources: Place) -> Container:
     each = "1" if world.gpus_per_node is None else str(world.gpus_per_node.single)
     known = {"NUM_GPUS_PER_NODE": each, "NUM_NODES": nodes.text or "1", "NODE_RANK": "0"}
     run = document.get("run")
-    words = (plain_word("bash", run.line), plain_word("-c", run.line), word_at(run.pieces, run))
     return Container(
         name=document.get("name").text or "",
         image="",
-        words=words,
+        words=shell_words(word_at(run.pieces, run)),
         environment={
             **environment_at(document.get("envs")),
             **{_SKY + name: plain_word(value, nodes.line) for name, value in known.items()},
@@ -129,12 +130,11 @@ def _of_dstack(document: Place, resources: Place) -> Container:
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
     script = [piece for entry in commands.entries() for piece in (*entry.pieces, *computed("\n"))]
-    words = (plain_word("bash", commands.line), plain_word("-c", commands.line))
     is_size = _MEMORY.match(word) is not None  # any GPU with that much of it
     return Container(
         name=document.get("name").text or "",
         image=document.get("image").text or "",
-        words=(*words, word_at(tuple(script), commands)),
+        words=shell_words(word_at(tuple(script), commands)),
         environment={
             **environment_at(document.get("env")),
             **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
@@ -161,7 +161,7 @@ def _of_swap(document: Place) -> Iterator[Container]:
         yield Container(
             name=name,
             image="",
-            words=(plain_word("bash", command.line), plain_word("-c", command.line), script),
+            words=shell_words(script),
             environment=environment_at(place.get("env")),
             deployment=number,
             line=command.line,
@@ -185,7 +185,7 @@ def _of_backend(document: Place) -> Mapping[str, str]:
 def _of_local_ai(document: Place) -> Container:
     """A model of LocalAI, by the options of the program that its backend is built on."""
     options = {**_of_backend(document)}
-    words = [plain_word(word, document.line) for word in options.pop("").split()]
+    words = [*plain_words(options.pop(""), document.line)]
     words += options_at(document, options)
     return Container(name="", image="", words=tuple(words), line=document.line)
 
@@ -195,10 +195,9 @@ def _of_kaito(document: Place) -> Container:
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
     known = INSTANCES.get((instance.text or "").lower())
-    words = [plain_word(word, name.line) for word in ("vllm", "serve", name.text or "")]
+    words = [*plain_words(f"vllm serve {name.text}", name.line)]
     if known is not None:
-        sizes = ("--tensor-parallel-size", str(known.gpus))
-        words += [plain_word(word, instance.line) for word in sizes]
+        words += plain_words(f"--tensor-parallel-size {known.gpus}", instance.line)
     return Container(
         name="",
         image="",
@@ -218,11 +217,9 @@ def _of_mosaic(document: Place) -> Container:
     """A run of MosaicML: ``parameters`` are put into a file for the command."""
     command, parameters = document.get("command"), document.get("parameters")
     compute = document.get("compute")
-    words = [plain_word("bash", command.line), plain_word("-c", command.line)]
-    words.append(word_at(command.pieces, command))
+    words = [*shell_words(word_at(command.pieces, command))]
     if [*parameters.items()]:
-        program = ("composer", "train/train.py", "parameters.yaml")
-        words = [plain_word(word, parameters.line) for word in program]
+        words = [*plain_words("composer train/train.py parameters.yaml", parameters.line)]
         words += options_of(parameters, "")
     return Container(
         name=document.get("name").text or "",
@@ -242,7 +239,7 @@ def _of_kubeai(spec: Place) -> Container:
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
     options = (word_at(entry.pieces, entry) for entry in spec.get("args").entries())
-    program = (plain_word(word, spec.line) for word in ("vllm", "serve"))
+    program = plain_words("vllm serve", spec.line)
     model = word_at(Place.pieces_after(url, "hf://"), url)
     return Container(
         name="",
@@ -295,9 +292,9 @@ def _of_trt_llm(document: Place) -> Container:
     stored, _, cache = (kind.text or "no_quant").partition("_")
     if stored != "no":
         algorithm = _ALGORITHMS.get(stored) if cache in ("", "kv") else kind.text
-        words += [plain_word(one, kind.line) for one in ("--quantization", algorithm or stored)]
+        words += plain_words(f"--quantization {algorithm or stored}", kind.line)
     if cache == "kv":
-        words += [plain_word(one, kind.line) for one in ("--kv_cache_dtype", "fp8")]
+        words += plain_words("--kv_cache_dtype fp8", kind.line)
     drafts = build.get("speculator", "num_draft_tokens")
     if drafts.text:
         words.append(plain_word(f"speculative_config.max_draft_len={drafts.text}", drafts.line))
@@ -351,7 +348,7 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
             given = {word.begins.partition("=")[0] for word in options}
             sizes = {key: one for key, one in keys_of("llm-d").items() if one not in given}
             options += options_at(pool.get("parallelism"), sizes)
-            program = [plain_word(word, pool.line) for word in ("vllm", "serve")]
+            program = plain_words("vllm serve", pool.line)
             words = (*program, word_at(Place.pieces_after(model, "hf://"), model), *options)
         labels = [*pool.get("acceleratorTypes", "labelValues").entries()]
         labels += [*values.get("acceleratorTypes", "labelValues").entries()]

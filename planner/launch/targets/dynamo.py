@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from planner.base.records import record
 from planner.documents.writing import yaml_text
@@ -51,17 +52,6 @@ _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
 _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 
-@record(kw_only=True)
-class _Engine:
-    """How Dynamo runs an engine: its framework's name, image and table, its options as words."""
-
-    framework: str
-    image: str
-    table: str
-    quantities: Callable[[Worker], Quantities]
-    words: Callable[[Server, str], list[str]]
-
-
 def _vllm_words(server: Server, model: str) -> list[str]:
     pool = server.worker.name
     words = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
@@ -101,27 +91,21 @@ def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
     ]
 
 
+@record(kw_only=True)
+class _Engine:
+    """How Dynamo runs an engine: its module, its name and image there, its options as words."""
+
+    module: Any
+    framework: str
+    image: str
+    words: Callable[[Server, str], list[str]]
+
+
 _ENGINES = {
-    "vLLM": _Engine(
-        framework="vllm",
-        image="vllm-runtime",
-        table=vllm.NAME,
-        quantities=vllm.worker_quantities,
-        words=_vllm_words,
-    ),
-    "SGLang": _Engine(
-        framework="sglang",
-        image="sglang-runtime",
-        table=sglang.NAME,
-        quantities=sglang.worker_quantities,
-        words=_sglang_words,
-    ),
+    "vLLM": _Engine(module=vllm, framework="vllm", image="vllm", words=_vllm_words),
+    "SGLang": _Engine(module=sglang, framework="sglang", image="sglang", words=_sglang_words),
     "TensorRT-LLM": _Engine(
-        framework="trtllm",
-        image="tensorrtllm-runtime",
-        table=tensorrt_llm.NAME,
-        quantities=tensorrt_llm.worker_quantities,
-        words=_trtllm_words,
+        module=tensorrt_llm, framework="trtllm", image="tensorrtllm", words=_trtllm_words
     ),
 }
 _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
@@ -133,7 +117,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, object]:
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
         "name": "main",
-        "image": f"{_REGISTRY}{engine.image}:{_VERSION}",
+        "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}",
         "command": ["python3", "-m", f"dynamo.{engine.framework}"],
         "args": engine.words(server, model),
         "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
@@ -150,7 +134,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, object]:
 
 
 def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, object]:
-    container = {"name": "main", "image": f"{_REGISTRY}{engine.image}:{_VERSION}"}
+    container = {"name": "main", "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}"}
     frontend = {
         "name": "Frontend",
         "type": "frontend",
@@ -177,9 +161,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
     def quantities(worker: Worker) -> Quantities:
         """The operator tells the nodes of a worker each other's addresses."""
-        return {**engine.quantities(worker), "num_nodes": None}
+        return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
-    servers = servers_of(job, OptionTable.load(engine.table), quantities, model_word)
+    servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
     unset = [server.model for server in servers if isinstance(server.model, Variable)]
     texts = (one.text for server in servers for one in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):

@@ -15,12 +15,10 @@ from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
 from planner.launch.option_table import is_document
 from planner.launch.trainer.llama_factory import (
-    in_own_words,
-    in_words_of_v1,
     is_llama_factory_document,
     is_v1_document,
 )
-from planner.launch.trainer.said import in_words_of_script, script_of
+from planner.launch.trainer.said import in_words_of_program, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
 
@@ -90,12 +88,12 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     beside = _in_strategy(beside, launcher)
     texts = {one.lstrip("-"): text for one, text in _texts(found).items()}
     if is_v1_document(texts):
-        return in_words_of_v1(own), beside
+        return in_words_of_program("llama-factory-v1", own, extends=False), beside
     if is_llama_factory_document(texts):
-        return in_own_words(own), beside
+        return in_words_of_program("llama-factory", own, extends=True), beside
     words = [text for one in found.positional if (text := one.single)]
     if script := script_of(words, texts):
-        return in_words_of_script(script, own), beside
+        return in_words_of_program(script.dialect, own, extends=script.extends), beside
     return own, beside
 
 

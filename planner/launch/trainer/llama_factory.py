@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import Changes, stated
-from planner.errors import LaunchError, SpecError
+from planner.documents.shell.text import stated
+from planner.errors import SpecError
 from planner.launch.option_table import Dialect, OptionTable, parameters_of
 from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
 from planner.launch.understood import Answers, gpus_of
@@ -155,25 +155,6 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
 
 
-def in_own_words(changes: Changes) -> Changes:
-    """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
-    own: dict[str, tuple[str, ...] | None] = {}
-    renamed = {row.into: row.option for row in LLAMA_FACTORY.rows if row.role in ("is", "written")}
-    for name, texts in changes.items():
-        if name in ("gradient_checkpointing", "activation_checkpointing"):
-            is_off = None if texts is None else str(texts == ("false",)).lower()
-            own["disable_gradient_checkpointing"] = None if is_off is None else (is_off,)
-        elif name == "attn_implementation":
-            rows = (row for row in LLAMA_FACTORY.rows if row.option == "flash_attn" and texts)
-            word = next((row.text for row in rows if texts and row.word == texts[0]), None)
-            own["flash_attn"] = None if word is None else (word,)
-        elif name == "activation_offloading":
-            own["use_unsloth_gc"] = texts
-        else:
-            own[renamed.get(f"--{name}", name)] = texts
-    return own
-
-
 def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
 
@@ -209,18 +190,3 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         steps = str(math.ceil(batch / (micro * ranks)))
         script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
     return with_defaults(sources, V1)
-
-
-def in_words_of_v1(changes: Changes) -> Changes:
-    """A change in the Trainer's words in those of its v1.
-
-    Raises
-    ------
-    LaunchError
-        It has no word for one of them.
-    """
-    renamed = {row.into.removeprefix("--"): row.option for row in V1.rows if row.role == "is"}
-    renamed["gradient_checkpointing"] = "enable_activation_checkpointing"
-    if unsaid := next((name for name in changes if name not in renamed), None):
-        raise LaunchError(f"LLaMA-Factory's v1 has no word for {unsaid}.")
-    return {renamed[name]: texts for name, texts in changes.items()}

@@ -480,27 +480,33 @@ def shape_of(sources: Sources, dialect: Dialect) -> dict[str, object] | None:
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
-def in_words_of_script(script: Script, changes: Changes) -> Changes:
-    """A change in the Trainer's words in those of a program.
+def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
+    """A change in the Trainer's words in those of a program, whose dialect has this name.
 
     Raises
     ------
     LaunchError
-        It has no word for one of them.
+        It has no word for one of them, and does not take the Trainer's own.
     """
     own: dict[str, tuple[str, ...] | None] = {}
-    rows = Dialect.load(script.dialect).rows
-    for name, texts in changes.items():
-        of_it = [row for row in rows if row.into == f"--{name}"]
+    rows = Dialect.load(name).rows
+    for option, texts in changes.items():
+        of_it = [row for row in rows if row.into == f"--{option}"]
         if any(row.role == "batch" for row in of_it):
             continue  # the program works it out of all samples of a step
-        row = next(
-            (each for each in of_it if each.role == "is" or (texts and each.word == texts[0])), None
-        )
-        if row is not None and row.option:
-            own[row.option] = texts if row.role == "is" else (row.text,)
-        elif script.extends:
-            own[name] = texts
+        ways = [
+            row
+            for row in sorted(of_it, key=lambda row: row.role != "written")
+            if row.role in ("written", "is", "word")
+            if not row.text or texts is None or row.word == texts[0]
+        ]
+        # Of several words for the same text none is sure.
+        is_sure = len(ways) == 1 or texts is None or (bool(ways) and not ways[0].text)
+        row = next(iter(ways), None) if is_sure else None
+        if row is not None:
+            own[row.option] = (row.text,) if row.text and texts else texts
+        elif extends:
+            own[option] = texts
         else:
-            raise LaunchError(f"{script.dialect} has no word for {name}.")
+            raise LaunchError(f"{name} has no word for {option}.")
     return own
