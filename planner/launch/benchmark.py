@@ -48,20 +48,9 @@ def half_width(variation: float) -> float:
     return min(round(_ROOT * variation, _DIGITS), _WIDEST)
 
 
-def range_word(prompts: float, answers: float) -> str:
-    """``--random-range-ratio`` of vLLM for the variations of prompts and answers [1]."""
-    widths = {"input": half_width(prompts), "output": half_width(answers)}
-    return json.dumps(widths) if prompts != answers else f"{half_width(prompts):g}"
-
-
 def common_width(prompts: float, answers: float) -> float:
     """The one half width of tools that draw prompts and answers from equal ranges."""
     return half_width((prompts + answers) / 2)
-
-
-def longest_and_ratio(length: int, width: float) -> tuple[int, float]:
-    """The longest request [tokens] and the shortest one over it, as SGLang's range is told."""
-    return round(length * (1 + width)), round((1 - width) / (1 + width), _DIGITS)
 
 
 def length_notes(
@@ -105,10 +94,7 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     >>> " ".join(training_benchmark("maxtext", steps=20))
     'steps=20 enable_checkpointing=false eval_interval=-1'
 
-    Raises
-    ------
-    LaunchError
-        No options are known for the target.
+    Raises `LaunchError`: no options are known for the target.
     """
     found = {
         name: row["words"]
@@ -131,10 +117,7 @@ def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Pr
     what it must write goes to a folder of its own. ``more`` are further words, ``num_last`` how
     many arguments of the process must stay its last ones.
 
-    Raises
-    ------
-    LaunchError
-        No options are known for the target.
+    Raises `LaunchError`: no options are known for the target.
     """
     added = _lines((*training_benchmark(target), *more))
     replaced = {*map(_option, added), *_CHECKPOINTS}
@@ -279,9 +262,7 @@ def serving_benchmark(
     if request_rate is not None:
         number = math.ceil(request_rate * _SECONDS)
     width = common_width(input_variation, output_variation)
-    (longest, ratio), (longest_answer, _) = (
-        longest_and_ratio(each, width) for each in (prompt, answer)
-    )
+    widths = {"input": half_width(varied), "output": half_width(output_variation)}
     chat = "chat/" * bool(images)
     values = {
         "model": model,
@@ -292,12 +273,12 @@ def serving_benchmark(
         "prefix_tokens": prefix,
         "random_tokens": prompt - prefix,
         "output_tokens": answer,
-        "half_width": f"{half_width(varied):g}",
-        "range": range_word(varied, output_variation),
+        "half_width": f"{widths['input']:g}",
+        "range": json.dumps(widths) if varied != output_variation else f"{widths['input']:g}",
         "common_width": f"{common_width(varied, output_variation):g}",
-        "shortest": f"{ratio:g}",
-        "longest_input": longest,
-        "longest_output": longest_answer,
+        "shortest": f"{round((1 - width) / (1 + width), _DIGITS):g}",
+        "longest_input": round(prompt * (1 + width)),
+        "longest_output": round(answer * (1 + width)),
         "input_deviation": f"{prompt * input_variation:g}",
         "output_deviation": f"{answer * output_variation:g}",
         "request_rate": f"{request_rate or 0:g}",

@@ -34,7 +34,6 @@ from enum import StrEnum
 from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
@@ -314,11 +313,6 @@ def word_of(value: Quantity) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
-
-
-def shipped_text(name: str) -> str:
-    """The text of a file that is shipped in ``planner/launch``."""
-    return files("planner").joinpath(f"launch/{name}").read_text(encoding="utf-8")
 
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:

@@ -101,10 +101,8 @@ def is_document(path: Path) -> bool:
 def launches(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, in order; files that its commands name are read beside it.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be read, or its scheduler and its launcher contradict each other.
+    Raises `LaunchError`: it cannot be read, or its scheduler and its launcher contradict each
+    other.
     """
     found = with_models([*_all_of(path, text)])
     sent = [one for one in found if one.target == REQUESTS]

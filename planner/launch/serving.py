@@ -30,17 +30,14 @@ from planner.specs.model import ModelSpec
 from planner.specs.serving import DraftMethod, ServingWorkload, head_of
 from planner.workloads.serving_space import eager, limited
 
-_NAME = "DRAFT_MODEL"
+DRAFT_MODEL = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
 def named_draft(job: Job) -> ModelSpec | None:
     """The model that drafts tokens, where the plan names one.
 
-    Raises
-    ------
-    SpecError
-        There is no such model any more.
+    Raises `SpecError`: there is no such model any more.
     """
     name, folder = job["draft_model"], job.pinned.specs_folder
     return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
@@ -50,16 +47,11 @@ def draft_word(job: Job) -> str | Variable:
     """What an engine is told to draft with: a repository, or what the user must say."""
     spec = named_draft(job)
     if spec is None:
-        return Variable(name=_NAME, meaning="folder or ORG/NAME of the model that drafts")
+        return Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts")
     known = hub_name(str(job["draft_model"]), *spec.aliases)
-    return known or Variable(name=_NAME, meaning=f"folder or ORG/NAME of {spec.name}, which drafts")
-
-
-def draft_file(job: Job) -> Variable:
-    """The GGUF file of the model that drafts; such files have no names that are known."""
-    spec = named_draft(job)
-    model = "the model that" if spec is None else f"{spec.name}, which"
-    return Variable(name=_NAME, meaning=f"GGUF file of {model} drafts")
+    return known or Variable(
+        name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
+    )
 
 
 def beside_table(job: Job) -> DraftMethod | None:
@@ -85,7 +77,7 @@ def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[
     if method is None:
         return []
     found = [Argument(words=(option, method.upper() if upper else str(method)))]
-    heads = Variable(name=_NAME, meaning="folder or ORG/NAME of the heads that draft")
+    heads = Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
     return [*found, Argument(words=(model, heads))] if method in _HEADS else found
 
 

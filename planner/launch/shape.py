@@ -94,10 +94,7 @@ def resized(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
     changed : mapping
         By the word of `shape_of`; None for those that the file leaves as they are.
 
-    Raises
-    ------
-    LaunchError, SpecError
-        The model is not known, or its layers differ.
+    Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
     """
     given = {word: size for word, size in changed.items() if size is not None}
     if not given:

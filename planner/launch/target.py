@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property, partial
+from importlib.resources import files
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -33,7 +34,6 @@ from planner.launch.option_table import (
     is_command,
     is_document,
     parameters_of,
-    shipped_text,
     tool_named,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading
@@ -71,12 +71,9 @@ class Job:
     def of(cls, request: Request) -> Self:
         """The job of a request for one configuration.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something it names is unknown or impossible, or there are several configurations.
-        InfeasibleError
-            The plan breaks a rule or does not fit: no file would start it.
+        Raises `SpecError` or `SearchSpaceError`: something it names is unknown or
+        impossible, or there are several configurations. Raises `InfeasibleError`: the plan
+        breaks a rule or does not fit: no file would start it.
         """
         plan = one_configuration(request)
         found = evaluated(plan)
@@ -188,10 +185,7 @@ class Job:
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
 
-        Raises
-        ------
-        LaunchError
-            The last node would have fewer GPUs than the others.
+        Raises `LaunchError`: the last node would have fewer GPUs than the others.
         """
         if self.num_gpus % self.gpus_per_node:
             raise LaunchError(
@@ -471,10 +465,7 @@ class Target:
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.
 
-        Raises
-        ------
-        LaunchError
-            Its options contradict each other.
+        Raises `LaunchError`: its options contradict each other.
         """
         return self.answers(self.reading(found))
 
@@ -523,7 +514,8 @@ _ALONE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 def filled(name: str, values: Values, blank_lines: int = 1) -> str:
     """The text of this name with its holes filled."""
-    return fill(tuple(shipped_text(f"texts/{name}").splitlines()), values, blank_lines)
+    text = files("planner").joinpath(f"launch/texts/{name}").read_text(encoding="utf-8")
+    return fill(text.splitlines(), values, blank_lines)
 
 
 def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:

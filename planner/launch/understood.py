@@ -177,10 +177,7 @@ class Reading:
     def number(self, option: str) -> int | None:
         """The value of an option as a whole number; None where it is none.
 
-        Raises
-        ------
-        LaunchError
-            It is beyond what anything counts.
+        Raises `LaunchError`: it is beyond what anything counts.
         """
         amount = self.amount(option)
         return int(amount) if amount is not None and amount.is_integer() else None

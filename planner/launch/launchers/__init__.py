@@ -52,10 +52,7 @@ class Inner:
     def require_agreement(self, name: str) -> None:
         """Refuse a job that its scheduler has no room for.
 
-        Raises
-        ------
-        LaunchError
-            With both lines of the file ``name``.
+        Raises `LaunchError`: with both lines of the file ``name``.
         """
         if self.conflict:
             raise LaunchError(f"{name}: {self.conflict} Change one of them.")
@@ -64,10 +61,7 @@ class Inner:
 def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
     """A script, with what its scheduler sets in the environment known to it.
 
-    Raises
-    ------
-    LaunchError
-        See `read_shell`.
+    Raises `LaunchError`: see `read_shell`.
     """
     script = read_shell(text, environment, name)
     set_by_scheduler = _scheduled(script)

@@ -118,10 +118,7 @@ class Container:
 def containers_of(text: str, name: str) -> tuple[Container, ...]:
     """The containers that a file of YAML documents describes; empty where it has none.
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, is too long or nested too deeply.
+    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
     return tuple(_containers(text, name))
 
@@ -354,13 +351,17 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     container = container_at(main, {})
     if not container.words:
         return
-    world = World(
+    role = place.get("subComponentType").text or ""
+    yield replace(container, name=service, world=_of_workers(place, place), role=role)
+
+
+def _of_workers(place: Place, limited: Place) -> World:
+    """On what each of some workers of a graph runs, and how many there are."""
+    return World(
         num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-        gpus_per_node=gpu_limit(place),
+        gpus_per_node=gpu_limit(limited),
         copies=place.get("replicas").given("replicas"),
     )
-    role = place.get("subComponentType").text or ""
-    yield replace(container, name=service, world=world, role=role)
 
 
 def _of_component(place: Place) -> Iterator[Container]:
@@ -368,13 +369,8 @@ def _of_component(place: Place) -> Iterator[Container]:
     role = place.get("type").text or ""
     for pod in place.get("podTemplate", "spec", "containers").entries():
         container = container_at(pod, {})
-        world = World(
-            num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-            gpus_per_node=gpu_limit(pod),
-            copies=place.get("replicas").given("replicas"),
-        )
         if container.words:
-            name = place.get("name").text or container.name
+            name, world = place.get("name").text or container.name, _of_workers(place, pod)
             yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
 
 
@@ -390,7 +386,10 @@ def _of_service(spec: Place) -> Iterator[Container]:
             (container_at(place, {}) for place in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
-        options = [*_parallel(pool.get("parallelism"))]
+        sizes = pool.get("parallelism")
+        options = [*options_at(sizes, keys_of("kserve parallelism"))]
+        if sizes.get("expert").text == "true":
+            options.append(plain_word("--enable-expert-parallel", sizes.get("expert").line))
         if more := container.environment.get(_MORE_ARGUMENTS):
             options += [plain_word(word, more.line) for word in (more.text or "").split()]
         limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
@@ -546,12 +545,6 @@ def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
     for config in configs:
         options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
     return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
-
-
-def _parallel(place: Place) -> Iterator[Word]:
-    yield from options_at(place, keys_of("kserve parallelism"))
-    if place.get("expert").text == "true":
-        yield plain_word("--enable-expert-parallel", place.get("expert").line)
 
 
 def _of_compose(service: str, place: Place, name: str) -> Container:

@@ -161,10 +161,7 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
     """The commands of a word that a shell reads again; their places are those in ``outer``.
 
-    Raises
-    ------
-    LaunchError
-        A quote in it is never closed.
+    Raises `LaunchError`: a quote in it is never closed.
     """
     name = f"{outer.name}:{word.line}, the script inside"
     return read_inner(_pieces(word), environment, outer.text, name).commands

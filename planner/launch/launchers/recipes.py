@@ -157,7 +157,7 @@ def _of_vllm(document: Place) -> Iterator[Container]:
             words=(
                 *plain_words("vllm serve", variant.line),
                 word_at(named.pieces, named),
-                *_listed(lists),
+                *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
                 Word.of(untold(_AS_MANY), variant.line, "GPUS"),
@@ -165,11 +165,6 @@ def _of_vllm(document: Place) -> Iterator[Container]:
             environment=environment_at(model.get("base_env")),
             line=variant.line,
         )
-
-
-def _listed(lists: Sequence[Place]) -> Iterator[Word]:
-    for one in lists:
-        yield from (word_at(entry.pieces, entry) for entry in one.entries())
 
 
 # What frameworks of InferenceX begin or end with, and the engine that they start.

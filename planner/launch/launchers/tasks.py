@@ -55,10 +55,7 @@ _BREAKS = re.compile(r"^[ \t]*#[^\n]*|\\?\n", re.MULTILINE)
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
     """What a file of YAML documents starts as a task; empty where it has none.
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, is too long or nested too deeply.
+    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
     return tuple(one for document in documents(text, name) for one in _tasks(document, name))
 

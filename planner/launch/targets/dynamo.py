@@ -33,10 +33,7 @@ from planner.launch.write import heading
 def answers(reading: Reading) -> Answers:
     """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
 
-    Raises
-    ------
-    LaunchError
-        Always.
+    Raises `LaunchError`: always.
     """
     raise LaunchError(
         f"{reading.found.name}: no worker of the graph has a command of dynamo.vllm, "

@@ -8,11 +8,12 @@ from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, keys_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
+    DRAFT_MODEL,
     Server,
     Worker,
     common_quantities,
-    draft_file,
     longest_request,
+    named_draft,
     written_as_servers,
 )
 from planner.launch.target import Argument, Process, Target, Variable
@@ -217,7 +218,12 @@ def _process(server: Server) -> Process:
         *map(Argument.of, server.settings.options),
     ]
     if job["draft_tokens"]:
-        arguments.append(Argument(words=("--spec-draft-model", draft_file(job))))
+        spec = named_draft(job)  # GGUF files have no names that are known
+        meaning = (
+            f"GGUF file of {'the model that' if spec is None else f'{spec.name}, which'} drafts"
+        )
+        drafts = Variable(name=DRAFT_MODEL, meaning=meaning)
+        arguments.append(Argument(words=("--spec-draft-model", drafts)))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan has no prefix caching"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))

@@ -109,10 +109,7 @@ def mesh_of(
 ) -> Mesh:
     """The mesh of a file's keys; an axis of -1 takes what the others leave.
 
-    Raises
-    ------
-    LaunchError
-        Axes do not fill the GPUs, or two of them take the rest.
+    Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
     within = _filled("ici", number, gpus_per_node, "fsdp")
     across = _filled("dcn", number, nodes, "data")

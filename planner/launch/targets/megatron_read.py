@@ -363,7 +363,9 @@ def answers(reading: Reading) -> Answers:
     values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
-        if _needs_rollouts(values) and length.isdecimal():  # prompts alone
+        objective = values.get("training_objective")
+        on_rollouts = bool(objective) and TrainingObjective(str(objective)).needs_rollouts
+        if on_rollouts and length.isdecimal():  # prompts alone
             answer = _text(own, "max_completion_length") or "512"
             values["sequence_length"] = int(length) + int(answer)
     # The folder of converted weights is called after the model.
@@ -407,11 +409,6 @@ def _also_bare(names: Collection[str]) -> frozenset[str]:
     """Options as commands and as documents spell them."""
     bare = [name.lstrip("-").replace("-", "_") for name in names]
     return frozenset((*names, *bare, *(f"{_SECTION}{name}" for name in (*bare, "gpus"))))
-
-
-def _needs_rollouts(values: Mapping[str, object]) -> bool:
-    objective = values.get("training_objective")
-    return objective is not None and TrainingObjective(str(objective)).needs_rollouts
 
 
 def _trained(

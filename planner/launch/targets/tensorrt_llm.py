@@ -56,13 +56,9 @@ def starts(words: Sequence[str]) -> bool:
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
-def _has_pools(values: Mapping[str, object]) -> bool:
-    return {*_POOLS} <= {name.split(".")[0] for name in values}
-
-
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if _has_pools(reading.found.options):
+    if {*_POOLS} <= {name.split(".")[0] for name in reading.found.options}:
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
     given = reading.found.options

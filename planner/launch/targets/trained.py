@@ -68,10 +68,7 @@ def ranks_of(
     ``total`` is their number where its own options say it, ``sizes`` what a copy of the model is
     split over.
 
-    Raises
-    ------
-    LaunchError
-        They do not divide the GPUs.
+    Raises `LaunchError`: they do not divide the GPUs.
     """
     total = total or gpus_of(reading.found.world)
     require_split(reading, total, **sizes)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.base.enums import (
-    Offload,
-)
+from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
@@ -21,11 +19,13 @@ from planner.launch.trainer.writing import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
+    fsdp_words,
     has_adapter,
     is_supervised,
     json_file,
     moved_activations,
     nested,
+    repeats_inside,
     require_even_copies,
     script_arguments,
     script_files,
@@ -44,7 +44,7 @@ def _of_script(job: Job) -> Quantities:
 def _by_trainer(job: Job) -> Quantities:
     """What the script is told, and how FSDP shards."""
     stage, offload = int(job["zero_stage"]), job["offload"]
-    sharded, inside = stage >= 2, _repeats_inside(job, sharded=stage >= 2)
+    sharded, inside = stage >= 2, repeats_inside(job, sharded=stage >= 2)
     return {
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
@@ -54,11 +54,6 @@ def _by_trainer(job: Job) -> Quantities:
         "recompute": "none" if inside else job["recompute"],
         "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
     }
-
-
-def _repeats_inside(job: Job, *, sharded: bool) -> bool:
-    """FSDP repeats layers in its own units: the script's option would gather them twice."""
-    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
 
 def _trainer_draft(job: Job, settings: Settings) -> Draft:
@@ -223,12 +218,7 @@ def _fsdp(job: Job) -> Words:
         "offload": job["offload"] if job["offload"] == "optimizer" else None,
         **{name: job[name] for name in _UNSPLIT},
         "shard_size": job.data_parallel // replicas,
-        "fsdp_version": 2,
-        "sharded_weights": job["zero_stage"] == 3,
-        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
-        "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": _repeats_inside(job, sharded=True) or None,
+        **fsdp_words(job),
     }
 
 
@@ -270,7 +260,7 @@ def _by_heads(job: Job) -> Words:
 def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     require_even_copies(job)
     kind = _kind(job)
-    is_fsdp, inside = kind == "FSDP", _repeats_inside(job, sharded=kind == "FSDP")
+    is_fsdp, inside = kind == "FSDP", repeats_inside(job, sharded=kind == "FSDP")
     elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
     script = script_settings(
         job,

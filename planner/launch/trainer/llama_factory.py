@@ -75,11 +75,6 @@ def is_llama_factory(sources: Sources) -> bool:
     return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
 
 
-def is_v1(sources: Sources) -> bool:
-    """Whether what was gathered is of its v1."""
-    return is_v1_document({name.removeprefix("--"): "" for name in sources.script})
-
-
 def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
 

@@ -28,7 +28,6 @@ from planner.launch.trainer.llama_factory import (
     factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
-    is_v1,
     is_v1_document,
     on_megatron,
     starts_llama_factory,
@@ -45,7 +44,6 @@ from planner.launch.trainer.said import (
     named_by_program,
     require_known_training,
     script_of,
-    script_of_sources,
     shape_of,
     sharded_by_name,
     takes_sharding,
@@ -120,7 +118,11 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
     _batch(sources, told)
-    _padded(sources)
+    # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
+    length, count = map(whole, map(sources.text, ("--max_length", "--sequence_parallel_size")))
+    if length and count and length % count:
+        longer = str(math.ceil(length / count) * count)
+        script["--max_length"] = script["--max_length"].saying(longer)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
     return told
@@ -156,14 +158,6 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
         told["global_batch_size"] = (
             "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
         )
-
-
-def _padded(sources: Sources) -> None:
-    """Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``)."""
-    length, ranks = whole(sources.text("--max_length")), sources.text("--sequence_parallel_size")
-    if length and (count := whole(ranks)) and length % count:
-        longer = str(math.ceil(length / count) * count)
-        sources.script["--max_length"] = sources.script["--max_length"].saying(longer)
 
 
 def _in_parts(answers: Answers, tokens: int | None) -> Answers:
@@ -242,12 +236,13 @@ def trainer_answers(reading: Reading) -> Answers:
     if is_mlx(sources):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
-    if is_v1(sources):
+    if is_v1_document({name.removeprefix("--"): "" for name in sources.script}):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
     pairs = named_by_folder(sources.words, reading.found.folders)
     if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
         sources.script["--rl"] = stated("--rl", pairs)
-    if script := script_of_sources(sources):
+    texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
+    if script := script_of(sources.words, texts):
         return _of_script(sources, script)
     by_name = sharded_by_name(sources)
     if is_llama_factory(sources):

@@ -373,10 +373,7 @@ def rollout_length(said: Said, found: Gathered) -> None:
 def require_known_training(kind: str, name: str) -> None:
     """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
 
-    Raises
-    ------
-    SpecError
-        It is something else.
+    Raises `SpecError`: it is something else.
     """
     if kind not in ("lora", "full"):
         raise SpecError(
@@ -388,10 +385,7 @@ def require_known_training(kind: str, name: str) -> None:
 def objective_of_word(word: str, name: str) -> TrainingObjective:
     """The objective that a word of the file ``name`` means.
 
-    Raises
-    ------
-    SpecError
-        It is none, or trains on answers that are generated in each step.
+    Raises `SpecError`: it is none, or trains on answers that are generated in each step.
     """
     try:
         return objective_named(word)
@@ -449,12 +443,6 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | No
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
     return next((each for each in scripts() if each.is_of(words, values)), None)
-
-
-def script_of_sources(sources: Sources) -> Script | None:
-    """The same of what was gathered."""
-    values = {name.removeprefix("--"): sources.text(name) for name in sources.script}
-    return script_of(sources.words, values)
 
 
 def in_trainer_words(sources: Sources, dialect: Dialect) -> dict[str, str]:

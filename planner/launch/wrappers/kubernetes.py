@@ -83,16 +83,6 @@ def image_of(target: Target, job: Job, process: Process) -> str:
     return known.format(version[0])
 
 
-def gpu_resource(job: Job) -> str:
-    """What a cluster of the vendor's GPUs calls one of them."""
-    return _RESOURCES.get(job.gpu.vendor, "nvidia.com/gpu")
-
-
-def answers_health(target: Target, process: Process) -> bool:
-    """Whether ``/health`` of the process tells that it serves."""
-    return bool(process.port and process.gpus_per_node and target.name in _HEALTH)
-
-
 def pod_script(
     target: Target,
     job: Job,
@@ -281,12 +271,14 @@ class Manifest:
             found["envFrom"] = [{"configMapRef": {"name": f"{self.shared}-settings"}}]
         if process.port and answers:
             found["ports"] = [{"name": "http", "containerPort": process.port}]
-            if answers_health(self.target, process):
+            # Of these ``/health`` tells that they serve.
+            if process.gpus_per_node and self.target.name in _HEALTH:
                 found["readinessProbe"] = {
                     "httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10,
                 }  # fmt: skip
         if process.gpus_per_node:
-            found["resources"] = {"limits": {gpu_resource(self.job): process.gpus_per_node}}
+            resource = _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"])
+            found["resources"] = {"limits": {resource: process.gpus_per_node}}
         found["volumeMounts"] = mounts
         return {key: value for key, value in found.items() if value != []}
 
