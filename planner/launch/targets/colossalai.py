@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
 from planner.launch.understood import Gathered, Reading
@@ -148,6 +147,4 @@ def _rank_beside(reading: Reading) -> int | None:
     return int(rank) if rank.isdecimal() else _RANK
 
 
-TARGET = Target.of(
-    "colossalai", answers=read_alone("colossalai", _tell, spelled=as_it_is), starts=starts
-)
+TARGET = read_alone("colossalai", _tell, spelled=as_it_is, starts=starts)

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag
 from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
 from planner.launch.understood import Found, Gathered, Reading, gpus_of
@@ -122,4 +121,4 @@ def _shape(reading: Reading, found: Gathered) -> Words:
     }
 
 
-TARGET = Target.of("gpt-neox", answers=read_alone("gpt-neox", _tell, _whole, _spelled))
+TARGET = read_alone("gpt-neox", _tell, _whole, _spelled)

@@ -14,7 +14,6 @@ from planner.base.training_names import optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import number, told, worded
 from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
 from planner.launch.understood import Found, Gathered, Reading, gpus_of, require_split
@@ -198,4 +197,4 @@ def _layout(reading: Reading, found: Gathered) -> None:
         values["global_batch_size"] = micro * ranks
 
 
-TARGET = Target.of("levanter", answers=read_alone("levanter", _tell, _whole))
+TARGET = read_alone("levanter", _tell, _whole)

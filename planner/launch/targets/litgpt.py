@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, told, worded
 from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
@@ -143,4 +142,4 @@ def _length(reading: Reading, found: Gathered, is_new: bool) -> None:
         values["total_tokens"] = reading.number("train.max_tokens") or _TOKENS
 
 
-TARGET = Target.of("litgpt", answers=read_alone("litgpt", _tell, _whole))
+TARGET = read_alone("litgpt", _tell, _whole)

@@ -15,7 +15,6 @@ from pathlib import PurePath
 from planner.documents.shell.text import Given
 from planner.launch.option_table import Words
 from planner.launch.shape import model_named
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, told, worded
 from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
@@ -119,6 +118,4 @@ def _shape(reading: Reading) -> Words:
     }
 
 
-TARGET = Target.of(
-    "llm-foundry", answers=read_alone("llm-foundry", _tell, _whole, spelled=as_it_is)
-)
+TARGET = read_alone("llm-foundry", _tell, _whole, spelled=as_it_is)

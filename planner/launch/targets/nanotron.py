@@ -12,7 +12,6 @@ from math import prod
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target
 from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
 from planner.launch.understood import Found, Gathered, Reading, gpus_of
 
@@ -129,4 +128,4 @@ def _shape(reading: Reading) -> Words | None:
     }
 
 
-TARGET = Target.of("nanotron", answers=read_alone("nanotron", _tell, _whole))
+TARGET = read_alone("nanotron", _tell, _whole)

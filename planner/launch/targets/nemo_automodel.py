@@ -15,7 +15,6 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS
 from planner.launch.launchers.world import gpu_called
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.targets.trained import plain, put_tokens, read_alone
 from planner.launch.trainer.answers import UNPACKED
@@ -240,4 +239,4 @@ def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
         )
 
 
-TARGET = Target.of("nemo-automodel", answers=read_alone("nemo-automodel", _tell, _whole))
+TARGET = read_alone("nemo-automodel", _tell, _whole)

@@ -12,7 +12,6 @@ from math import ceil
 
 from planner.errors import LaunchError
 from planner.launch.shape import model_named
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, put_objective, told
 from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
 from planner.launch.understood import Gathered, Reading, gpus_of
@@ -117,4 +116,4 @@ def _placed(reading: Reading, found: Gathered, total: int | None) -> int | None:
     return ranks_of(reading, found, total, **sizes)
 
 
-TARGET = Target.of("open-instruct", answers=read_alone("open-instruct", _tell, spelled=as_it_is))
+TARGET = read_alone("open-instruct", _tell, spelled=as_it_is)

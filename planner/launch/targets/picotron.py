@@ -9,7 +9,6 @@ from __future__ import annotations
 from planner.errors import PlannerError
 from planner.launch.option_table import Words
 from planner.launch.shape import resized
-from planner.launch.target import Target
 from planner.launch.targets.nanotron import deal
 from planner.launch.targets.trained import put_tokens, read_alone
 from planner.launch.understood import Gathered, Reading
@@ -56,4 +55,4 @@ def _shape(reading: Reading, found: Gathered) -> Words | None:
     return {**own, "head_dim": None}
 
 
-TARGET = Target.of("picotron", answers=read_alone("picotron", _tell))
+TARGET = read_alone("picotron", _tell)

@@ -15,7 +15,6 @@ from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import model_named
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, worded
 from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
@@ -184,4 +183,4 @@ def _optimizer(reading: Reading, found: Gathered) -> None:
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 
-TARGET = Target.of("torchtune", answers=read_alone("torchtune", _tell, _whole, as_it_is))
+TARGET = read_alone("torchtune", _tell, _whole, as_it_is)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from planner.documents.shell.text import Given
 from planner.launch.option_table import OptionTable, Words, is_among, tool_named
-from planner.launch.target import gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import worded
 from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, require_split
 
@@ -32,8 +32,9 @@ def read_alone(
     tell: Callable[[Reading, Gathered], Words | None],
     whole: Callable[[Found], Mapping[str, Given]] = lambda found: worded(found).options,
     spelled: Spelled = plain,
-) -> Callable[[Reading], Answers]:
-    """How the files of a program are read.
+    **hooks: Any,
+) -> Target:
+    """The target of a program whose files are read alone, with its other ``hooks``.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def read_alone(
         ignored = frozenset(one for one in names if is_among(spelled(one), table.ignored))
         return told.made(shape=shape, used=used, ignored=ignored - used)
 
-    return answers
+    return Target.of(name, answers=answers, **hooks)
 
 
 def ranks_of(

@@ -19,7 +19,6 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words, shipped_rows
 from planner.launch.shape import resized
-from planner.launch.target import Target
 from planner.launch.targets.rollouts import flag, number, told, worded
 from planner.launch.targets.trained import put_tokens, ranks_of, read_alone
 from planner.launch.understood import Found, Gathered, Reading
@@ -130,7 +129,7 @@ def _memory(reading: Reading, found: Gathered) -> None:
     found.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = Target.of("xtuner", answers=read_alone("xtuner", _tell, _whole, _name))
+TARGET = read_alone("xtuner", _tell, _whole, _name)
 
 
 _SAME = {"accumulative_counts": "gradient_accumulation_steps", "max_epochs": "num_train_epochs",
