@@ -45,21 +45,6 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     }
 
 
-# Images that start a program by themselves, by what their names have: copies in other registries,
-# and images made of them (LMCache, AIBrix, Google's Deep Learning Containers), do as they do.
-_PROGRAMS = (
-    ("vllm-openai", ("vllm", "serve")),
-    ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
-    ("text-generation-inference", ("text-generation-launcher",)),
-    ("predibase/lorax", ("lorax-launcher",)),
-    ("ollama/ollama", ("ollama", "serve")),
-    ("llama.cpp:server", ("llama-server",)),
-    ("aphrodite-openai", ("aphrodite", "run")),
-    ("runpod/worker-v1-vllm", ("runpod-worker-vllm",)),
-    ("runpod/worker-vllm", ("runpod-worker-vllm",)),
-    ("djl-inference", ("djl-serving",)),
-    ("djl-serving", ("djl-serving",)),
-)
 _FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
 _NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
 # NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
@@ -151,14 +136,15 @@ def program_of(
 
     A NIM takes the ``gpus`` of its container, whatever they are.
     """
-    known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
+    started = (program for part, program in keys_of("image").items() if part in image)
+    known = tuple(next(started, "").split())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     if nim := _NIM.search(image):
         number = gpus.single if gpus is not None else None
         known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
         names_program = names_program and "://" not in (words[0].text or "")
     elif not known and "vllm" in image and words and not names_program:
-        known = _PROGRAMS[0][1]  # built by its Dockerfile under another name
+        known = ("vllm", "serve")  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
         return tuple(words)

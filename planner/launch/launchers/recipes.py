@@ -33,12 +33,7 @@ from planner.launch.launchers.containers import (
 from planner.launch.option_table import keys_of, shipped_rows
 from planner.launch.understood import LENGTHS, MOST_ABOVE, World
 
-ENGINES = {
-    "sglang_config": ("python3", "-m", "sglang.launch_server", "--model-path"),
-    "vllm_config": ("vllm", "serve", "--model"),
-    "trtllm_config": ("trtllm-serve",),
-}
-"""Keys of a recipe, and the words that start their engine."""
+_SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
 _WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 _OWN_MODEL = ("model-path", "model")
 _LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
@@ -97,7 +92,7 @@ def _of_srt(document: Place) -> Iterator[Container]:
     """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
     resources, measured = document.get("resources"), document.get("benchmark")
     load = requests_at(measured, measured.get("concurrencies"))
-    for engine, program in ENGINES.items():
+    for engine in _SECTIONS:
         for kind, words in _WORKERS.items():
             section = document.get("backend", engine, kind)
             if not section.is_mapping:
@@ -109,7 +104,7 @@ def _of_srt(document: Place) -> Iterator[Container]:
                 name=kind,
                 image=document.get("model", "container").text or "",
                 words=(
-                    *(plain_word(word, section.line) for word in program),
+                    *plain_words(keys_of("server")[engine], section.line),
                     word_at(model.pieces, model),
                     *options_of(section, "" if engine == "trtllm_config" else "--"),
                 ),
@@ -293,7 +288,7 @@ def _servers(entry: Place) -> Iterator[Container]:
                 name=role,
                 image=entry.get("image").text or "",
                 words=(
-                    *(plain_word(word, point.line) for word in ENGINES[engine]),
+                    *plain_words(keys_of("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
                     *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
@@ -327,22 +322,8 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
         yield Word.of(told, worker.line, text)
 
 
-_SERVERS = {
-    "vllm": ("vllm", "serve"),
-    "sglang": ("python3", "-m", "sglang.launch_server", "--model-path"),
-}
 _OWN = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
 _KINDS = ("instruct", "chat", "it")
-# deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/vllm_user_guide.md and
-# trt_llm_user_guide.md (0.32): keys of serving.properties; further ones are vLLM's own.
-_ROLLING = {
-    "": ("vllm", "serve"),
-    "auto": ("vllm", "serve"),
-    "disable": ("vllm", "serve"),  # its server takes requests as they come
-    "vllm": ("vllm", "serve"),
-    "lmi-dist": ("vllm", "serve"),
-    "trtllm": ("trtllm-serve",),
-}
 _FIELD = re.compile(r"^\s*(?P<name>backend|max_batch_size)\s*:\s*\"?(?P<value>\w+)", re.MULTILINE)
 _PARAMETER = re.compile(
     r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
@@ -353,23 +334,6 @@ _PROFILE = re.compile(
     r"(?P<engine>tensorrt_llm|vllm|sglang)-(?:[\w-]+-)?(?P<stored>fp8|nvfp4|mxfp4|bf16|fp16)"
     r"(?:-tp(?P<tp>\d+))?(?:-pp(?P<pp>\d+))?"
 )
-_ENGINES = {**_SERVERS, "tensorrt_llm": ("trtllm-serve",)}
-NAMES = {
-    "xinference": "Xinference",
-    "aphrodite": "Aphrodite",
-    "nim": "NIM (16 bits on the GPUs that it is given, where no profile is named)",
-    "runpod-worker-vllm": "the worker of RunPod",
-    "djl-serving": "DJL Serving",
-}
-"""The fronts by the words that images and commands start them with."""
-_NO_OPTIONS = (
-    "model_id",
-    "rolling_batch",
-    "entryPoint",
-    "mpi_mode",
-    "output_formatter",
-    "async_mode",
-)
 
 
 def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
@@ -378,14 +342,14 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     name = texts[0].rpartition("/")[2]
     if name == "aphrodite" and texts[1:2] == ["run"]:
         has_model = any(text.partition("=")[0] == "--model" for text in texts)
-        server = _OPENAI if has_model else _SERVERS["vllm"]
+        server = _OPENAI if has_model else _VLLM
         return (*_plain(server, words[0].line), *words[2:])
     if texts[:2] == ["-m", "aphrodite.endpoints.openai.api_server"]:
         return (*_plain(_OPENAI, words[0].line), *words[2:])
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
     if name == "runpod-worker-vllm" and "MODEL_NAME" in environment:
-        model = (*_plain(_SERVERS["vllm"], words[0].line), environment["MODEL_NAME"])
+        model = (*_plain(_VLLM, words[0].line), environment["MODEL_NAME"])
         return (*model, *_of_variables(environment))
     if name == "djl-serving":
         told = {key: word.text or "" for key, word in environment.items()}
@@ -399,6 +363,7 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
 
+_VLLM = ("vllm", "serve")
 _OPENAI = ("-m", "vllm.entrypoints.openai.api_server")
 
 
@@ -424,7 +389,8 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
     named = named.removeprefix("hf://")
     profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
     told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
-    server, names = _ENGINES[told["engine"]], keys_of(f"nim {told['engine']}").values()
+    server = keys_of("server")[told["engine"]].split()
+    names = keys_of(f"nim {told['engine']}").values()
     given = {word.begins.partition("=")[0] for word in words[3:]}
     is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
     yield from _plain([*server, *([] if is_given else [named])], words[0].line)
@@ -453,10 +419,10 @@ def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
         else:
             rest.append(words[place])
             place += 1
-    server = _SERVERS.get(own.get("--model-engine", "").lower())
-    if server is None:
+    engine = own.get("--model-engine", "").lower()
+    if engine not in ("vllm", "sglang"):
         return tuple(words)
-    told = [*server, own.get("--model-path") or _model(own)]
+    told = [*keys_of("server")[engine].split(), own.get("--model-path") or _model(own)]
     if own.get("--n-gpu", "auto").isdigit():
         told += ["--tensor-parallel-size", own["--n-gpu"]]
     return (*_plain(told, words[0].line), *rest)
@@ -487,19 +453,19 @@ def served_by_properties(text: str) -> str:
     own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
     rows = [line.removeprefix("option.").partition("=") for line in own]
     known = {key.strip(): value.strip() for key, equals, value in rows if equals}
-    program = _ROLLING.get(known.get("rolling_batch", ""))
+    program = keys_of("djl server").get(known.get("rolling_batch", ""))
     if program is None or "model_id" not in known:
         return ""
-    names = keys_of(f"djl {program[0]}")
+    names = keys_of(f"djl {program.split()[0]}")
     lines: list[str] = []
     for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
-        is_own = program[0] == "vllm" and key not in _NO_OPTIONS
-        option = names.get(key, f"--{key.replace('_', '-')}" if equals and is_own else "")
+        is_own = equals and program != "trtllm-serve"
+        option = names.get(key, f"--{key.replace('_', '-')}" if is_own else "")
         if not option or value == "false" or value == "max" or "." in option:
             lines.append("\\")
         else:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
-    start = " ".join((*program, shlex.quote(known["model_id"])))
+    start = f"{program} {shlex.quote(known['model_id'])}"
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
 
 
