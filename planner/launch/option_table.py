@@ -321,13 +321,13 @@ def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:
-    """Whether words start a tool of ``targets.csv``, as its ``command`` tells."""
+    """Whether words start a tool, as the ``command`` of its row tells."""
     pattern = tool_named(name)["command"]
     return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
 
 
 def is_document(name: str, values: Mapping[str, object]) -> bool:
-    """Whether a document is of a tool of ``targets.csv``, as its ``document`` tells."""
+    """Whether a document is of a tool, as the ``document`` of its row tells."""
     plain = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
         all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
@@ -358,8 +358,12 @@ def _keys() -> Mapping[str, Mapping[str, str]]:
 
 @cache
 def tool_named(name: str) -> Mapping[str, str]:
-    """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`."""
-    return next(row for row in shipped_rows("targets.csv") if row["name"] == name)
+    """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
+
+    Programs in words of the Trainer's are in ``dialects/programs.csv``.
+    """
+    rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
+    return next(row for row in rows if row["name"] == name)
 
 
 _FLAG_VALUES = "0"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rows import each
 
+from planner.launch.option_table import is_command, is_document
 from planner.launch.targets import readers
 
 COMMANDS = [
@@ -97,6 +98,41 @@ DOCUMENTS = [
                    "batch_size": 2}, True),
     ("torchtune", {"model._component_": "mine.llama3_8b", "batch_size": 2}, False),
 ]  # fmt: skip
+
+
+# Programs in words of the Trainer's.
+PROGRAMS = [
+    ("ms-swift", "swift sft --model x", True),
+    ("ms-swift", "/usr/bin/swift --debug rlhf", True),
+    ("ms-swift", "swift infer", False),
+    ("megatron-swift", "megatron sft --model x", True),
+    ("megatron-swift", "megatron export", False),
+    ("mlx-lm", "mlx_lm.lora --train", True),
+    ("mlx-lm", "-m mlx_lm lora", True),
+    ("mlx-lm", "mlx_lm.generate", False),
+    ("llama-factory", "llamafactory-cli train x.yaml", True),
+    ("llama-factory", "src/train.py x.yaml", True),
+    ("llama-factory", "llamafactory-cli chat x.yaml", False),
+    ("llama-factory-v1", "", False),
+]
+PROGRAM_DOCUMENTS = [
+    ("megatron-swift", {"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4}, True),
+    ("megatron-swift", {"tuner_type": "lora", "micro_batch_size": 1}, False),
+    ("mlx-lm", {"model": "m", "iters": 100, "lora_parameters.rank": 8}, True),
+    ("mlx-lm", {"model": "m", "iters": 100}, False),
+    ("llama-factory-v1", {"model": "m", "train_dataset": "d", "dist_config.name": "fsdp2"}, True),
+    ("llama-factory-v1", {"model": "m", "train_dataset": "d"}, False),
+]
+
+
+@each(("name", "command", "is_its"), PROGRAMS)
+def test_commands_of_programs(name: str, command: str, is_its: bool) -> None:
+    assert is_command(name, command.split()) is is_its
+
+
+@each(("name", "document", "is_its"), PROGRAM_DOCUMENTS)
+def test_documents_of_programs(name: str, document: Mapping[str, object], is_its: bool) -> None:
+    assert is_document(name, document) is is_its
 
 
 @each(("name", "command", "is_its"), COMMANDS)

@@ -15,7 +15,6 @@ from planner.errors import LaunchError
 from planner.launch.option_table import is_document
 from planner.launch.trainer.llama_factory import (
     is_llama_factory_document,
-    is_v1_document,
 )
 from planner.launch.trainer.said import in_words_of_program, script_of
 from planner.launch.trainer.writing import SECTION
@@ -92,7 +91,7 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     beside = _in_strategy(beside, launcher)
     every = (*found.unknown, *found.options.values())
     texts = {one.option.lstrip("-"): one.single or "" for one in every}
-    if is_v1_document(texts):
+    if is_document("llama-factory-v1", texts):
         return in_words_of_program("llama-factory-v1", own, extends=False), beside
     if is_llama_factory_document(texts):
         return in_words_of_program("llama-factory", own, extends=True), beside

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.documents.shell.text import stated
@@ -26,7 +26,6 @@ _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss",
 _SPLITS = terms_about("degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
-_FACTORY_SCRIPT = "src/train.py"
 _UNPREDICTED = (
     *("use_galore", "use_apollo", "use_badam", "use_llama_pro", "use_mca", "use_adam_mini"),
     *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
@@ -37,7 +36,6 @@ LLAMA_FACTORY = Dialect.load("llama-factory")
 V1 = Dialect.load("llama-factory-v1")
 """Those of its v1."""
 _V1_COMMANDS = ("train", "sft", "dpo", "rm")
-_V1_KEYS = {"dist_config.name", "peft_config.name", "model_class", "micro_batch_size"}
 
 
 def is_llama_factory_document(values: Mapping[str, object]) -> bool:
@@ -47,23 +45,6 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
     True
     """
     return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
-
-
-def is_v1_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has the arguments of its v1.
-
-    >>> is_v1_document({"model": "m", "train_dataset": "d", "dist_config.name": "fsdp2"})
-    True
-    """
-    return {"model", "train_dataset"} <= set(values) and bool(_V1_KEYS & set(values))
-
-
-def starts_llama_factory(words: Sequence[str]) -> bool:
-    """Whether a command trains by it: ``llamafactory-cli train FILE``."""
-    own = [word for word in words if not word.startswith("-")]
-    if own and own[0].rpartition("/")[2] in _FACTORY:
-        return bool(own[1:2]) and own[1] in _V1_COMMANDS
-    return bool(own) and own[0].endswith(_FACTORY_SCRIPT) and any(".y" in word for word in own[1:2])
 
 
 def is_llama_factory(sources: Sources) -> bool:

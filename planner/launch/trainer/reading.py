@@ -20,7 +20,14 @@ from dataclasses import replace
 from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
-from planner.launch.option_table import Dialect, Meaning, OptionTable, is_document, keys_of
+from planner.launch.option_table import (
+    Dialect,
+    Meaning,
+    OptionTable,
+    is_command,
+    is_document,
+    keys_of,
+)
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
     LLAMA_FACTORY,
@@ -28,9 +35,7 @@ from planner.launch.trainer.llama_factory import (
     factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
-    is_v1_document,
     on_megatron,
-    starts_llama_factory,
     v1_in_trainer_words,
 )
 from planner.launch.trainer.said import (
@@ -55,7 +60,6 @@ from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World, gpus_of, number_of
 
 _PROGRAM = "swift"
-_COMMANDS = ("sft", "pt", "rlhf")
 _KINDS = ("--tuner_type", "--train_type", "--sft_type")
 _NO_FILE = ("false", "none", "null", "")
 _TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
@@ -73,16 +77,6 @@ def _as_swift(words: Sequence[str]) -> list[str]:
         if file := _FILE.search(word):
             return [_PROGRAM, file[1], *words[at + 1 :]]
     return [*words]
-
-
-def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
-    (True, False)
-    """
-    own = [word for word in _as_swift(words) if not word.startswith("-")][:2]
-    return len(own) == 2 and own[0].rpartition("/")[2] == _PROGRAM and own[1] in _COMMANDS
 
 
 def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
@@ -197,7 +191,11 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
+    if (
+        is_command("llama-factory", words)
+        or is_command("ms-swift", _as_swift(words))
+        or is_command("mlx-lm", words)
+    ):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if is_document("paddlenlp", {name.removeprefix("--"): "" for name in names}):
@@ -218,8 +216,8 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
     if is_document("paddlenlp", values):
         return False
-    own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
-    own = own or is_mlx_document(values) or script_of([], values) is not None
+    own = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
+    own = own or is_document("mlx-lm", values) or script_of([], values) is not None
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
@@ -230,13 +228,16 @@ def trainer_answers(reading: Reading) -> Answers:
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
     sources.words = _as_swift(sources.words)
-    if starts_swift(sources.words) or (not sources.words and {*_KINDS} & {*sources.script}):
+    if is_command("ms-swift", sources.words) or (
+        not sources.words and {*_KINDS} & {*sources.script}
+    ):
         told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
         return _in_parts(told, number_of(reading.found.environment.get("CELOSS_PARALLEL_SIZE")))
-    if is_mlx(sources):
+    keys = {name.removeprefix("--"): "" for name in sources.script}
+    if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
-    if is_v1_document({name.removeprefix("--"): "" for name in sources.script}):
+    if is_document("llama-factory-v1", keys):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
     pairs = named_by_folder(sources.words, reading.found.folders)
     if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
@@ -423,32 +424,6 @@ MLX = Dialect.load("mlx-lm")
 """Its words for the Trainer's."""
 _GPU = "apple-m2ultra-76c-192gb"
 _LAYERS = 16
-
-
-def starts_mlx(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts_mlx(["mlx_lm.lora", "--train"]), starts_mlx(["-m", "mlx_lm", "lora"])
-    (True, True)
-    """
-    own = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
-    return own[:1] == ["mlx_lm.lora"] or own[:2] == ["mlx_lm", "lora"]
-
-
-def is_mlx_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has its options.
-
-    >>> is_mlx_document({"model": "m", "iters": 100, "lora_parameters.rank": 8})
-    True
-    """
-    own = {name.partition(".")[0] for name in values}
-    return "model" in own and "iters" in own and bool(own & {"lora_parameters", "num_layers"})
-
-
-def is_mlx(sources: Sources) -> bool:
-    """Whether what was gathered is its own."""
-    names = {name.removeprefix("--"): "" for name in sources.script}
-    return starts_mlx(sources.words) or is_mlx_document(names)
 
 
 def mlx_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
