@@ -116,6 +116,12 @@ _TRAINING: Mapping[str, tuple[str, ...]] = {
         "--include-tkps", "True",
     ),
     "maxtext": ("steps={steps}", "enable_checkpointing=false", "eval_interval=-1"),
+    "verl": (
+        "trainer.total_training_steps={steps}", "trainer.val_before_train=False",
+        "trainer.test_freq=-1", "trainer.save_freq=-1", "trainer.logger=[console]",
+    ),
+    "nemo-rl": ("grpo.max_num_steps={steps}", "grpo.val_period=0", "checkpointing.enabled=false"),
+    "openrlhf": ("--logger.logging_steps", "1"),
 }  # fmt: skip
 _TRAINING_NAMES = {
     "megatron-core": "megatron-lm",
