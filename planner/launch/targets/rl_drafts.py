@@ -79,11 +79,6 @@ def _older(job: Job) -> Words:
     """How old weights may be: of asynchronous steps one at least, else the placement says it."""
     if job["placement"] == Placement.ASYNC.word:
         return {"staleness": max(job["staleness"], 1), "partial_rollout": job["partial_rollout"]}
-    if job["partial_rollout"]:
-        raise LaunchError(
-            f"{job.profile.name} with partial rollouts on the trainer's GPUs is not written: "
-            "--set placement=async goes on with new weights, too."
-        )
     return {"staleness": None, "partial_rollout": None}
 
 

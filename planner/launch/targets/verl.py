@@ -397,29 +397,31 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
 
 _OF_FSDP = " of FSDP"
 """How rows are called of what FSDP is told in words of its own."""
-_RECIPES = {
-    Placement.ONE_STEP_OFF.word: ("recipe.one_step_off_policy.main_ppo", "one_step_off_ppo"),
-    Placement.ASYNC.word: ("recipe.fully_async_policy.fully_async_main", "fully_async_ppo"),
-    str(Algorithm.DAPO): ("recipe.dapo.main_dapo", "dapo"),
+_APART = "verl.experimental"
+_PLACED = {
+    Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
+    Placement.ONE_STEP_OFF.word: (f"{_APART}.one_step_off_policy.main_ppo", "one_step_off_ppo"),
+    Placement.ASYNC.word: (f"{_APART}.fully_async_policy.fully_async_main", "fully_async_ppo"),
 }
-"""Programs that have configurations of their own, by placement or algorithm."""
+"""Programs of verl 0.9, each with how its configurations begin, by placement."""
+_AT_ONCE = 256
+"""Its ``max_num_seqs`` where nobody sets it."""
 
 
 def _program(job: Job) -> tuple[str, str]:
     """The module that starts a plan, and its configuration."""
-    if job["placement"] == Placement.SEPARATE.word:
+    if job["placement"] not in _PLACED:
         raise LaunchError(
-            "verl 0.7 runs trainer and engine one after the other on the same GPUs alone: "
+            "verl runs trainer and engine one after the other on the same GPUs alone: "
             "--set placement=one_step_off or async has GPUs of their own, colocated the same."
         )
-    is_drawn = job["algorithm"] == Algorithm.DAPO
-    if is_drawn and is_apart(job):
+    if job["algorithm"] == Algorithm.DAPO and (is_apart(job) or job["partial_rollout"]):
         raise LaunchError(
-            "verl 0.7 draws prompts again (dapo) where both sides have the same GPUs alone: "
-            "--set placement=colocated, or --algorithm grpo --no-reference-model."
+            "verl draws prompts again (dapo) where both sides take turns on the same GPUs alone: "
+            "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
+            "--no-reference-model."
         )
-    word = str(job["algorithm"] if is_drawn else job["placement"])
-    module, stem = _RECIPES.get(word, ("verl.trainer.main_ppo", "ppo"))
+    module, stem = _PLACED[str(job["placement"])]
     kind = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
     return module, f"{stem}_{kind}"
 
@@ -433,7 +435,7 @@ def _quantities(job: Job) -> Quantities:
         Its programs cannot be told so.
     """
     words = step_words(job)
-    module, config = _program(job)
+    _, config = _program(job)
     batch, each = int(job["global_batch_size"]), int(job["samples_per_prompt"])
     if batch % each:
         near = max(round(batch / each), 1) * each
@@ -447,17 +449,20 @@ def _quantities(job: Job) -> Quantities:
     streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
     words |= {
         "strategy": "megatron" if is_megatron else "fsdp2",
-        "program_config": config if module.startswith("recipe.") or is_megatron else None,
+        "program_config": config if is_apart(job) or is_megatron else None,
         "train_batch": 0 if streams else steps,
         "mini_batch": batch // each,
         "filters": job["algorithm"] == Algorithm.DAPO,
-        "bypass": None if streams else not job["old_logprob"],
+        "bypass": not job["old_logprob"],
+        "max_num_seqs": job["max_num_seqs"] or _AT_ONCE,
         "token_budget": budget,
         "critic_path": job.hub_name if is_ppo else None,
         "critic_budget": budget if is_ppo else None,
     }
     if is_apart(job):
         words |= {"offload_rollout": False}
+    else:
+        words |= _colocated(job)
     if streams:
         words |= {
             "hybrid": "False",
@@ -465,9 +470,15 @@ def _quantities(job: Job) -> Quantities:
             "updates": steps * each // batch,
             "partial_rollout": _flag(job["partial_rollout"]),
             "total_prompts": steps * int(job["max_steps"]),
-            "stream_logprob": not job["old_logprob"],
         }
     return words | (_by_megatron(job, words) if is_megatron else _by_fsdp(job, words))
+
+
+def _colocated(job: Job) -> Words:
+    """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
+    if not job["partial_rollout"]:
+        return {"trainer_mode": "sync"}
+    return {"trainer_mode": "colocate_async", "most_versions": job["staleness"]}
 
 
 def _flag(value: object) -> str:
@@ -528,7 +539,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
     some = STEPS * int(job["prompts_per_step"])
     more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
-    left = (*([_FOLDER] if module.startswith("recipe.") else []), *_LEFT)
+    left = (*([_FOLDER] if is_apart(job) else []), *_LEFT)
     if job["max_num_seqs"] is None:
         left = (*left, _SEQUENCES)
     return step_draft(job, "verl", arguments, more, left=left)
@@ -544,7 +555,7 @@ def _arguments(options: Iterable[Setting]) -> list[Argument]:
     ]
 
 
-_CRITIC = {f"{_MEGATRON}": "critic.megatron.", f"{_FSDP}": "critic.model.fsdp_config."}
+_CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 
 def _of_critic(settings: Settings) -> Iterator[Setting]:
@@ -558,13 +569,13 @@ def _of_critic(settings: Settings) -> Iterator[Setting]:
 _FOLDER = Remark(
     parameter="where it starts",
     value="",
-    note="in a checkout of verl 0.7, of which its program and its configuration are folders",
+    note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
 )
 _SEQUENCES = Remark(
     parameter="max_num_seqs",
     value="",
-    note="verl tells its engine 1024, for which that keeps some more memory than was predicted: "
-    "--max-num-seqs 1024 plans with it",
+    note=f"verl's own {_AT_ONCE} answers at once are written; predicted are as many as an engine "
+    f"has room for: --max-num-seqs {_AT_ONCE} plans with them",
 )
 _LEFT = (
     Remark(
@@ -595,7 +606,8 @@ TARGET = reader_of_steps(
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,
+    version="verl 0.9",
     quantities=_quantities,
     draft=_draft,
-    accepted=("verl-0.7.0",),
+    accepted=("verl-0.9.0",),
 )

@@ -51,6 +51,8 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
     if placement == "colocated":
         away = framework != "nemo-rl"  # which always gives its memory back
         settings |= {"offload_train": not away or draw(flag), "offload_rollout": not away}
+        goes_on = TARGETS[framework] == "verl" and draw(flag)
+        settings |= {"staleness": 3 * goes_on, "partial_rollout": goes_on}
     else:
         settings["train_gpus"] = draw(several((gpus // 4, gpus // 2)))
         settings["staleness"] = draw(several((1, 3))) if placement == "async" else 0
@@ -163,8 +165,8 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
         (
             "verl",
             {"partial_rollout": True, "staleness": 1},
-            {},
-            "partial rollouts on the trainer's GPUs",
+            {"algorithm": "dapo"},
+            "partial_rollout=false",
         ),
         ("verl", {"weight_sync": "store"}, {}, "hands weights over by ipc"),
         ("verl", {}, {"critic": True}, "--algorithm ppo"),

@@ -48,6 +48,9 @@ VERL = {
         "verl", "qwen3-8b", 8, algorithm="dapo", flat_groups=0.2, offload="activations",
         offload_train=False, offload_rollout=False,
     ),
+    "going on": steps(
+        "verl", "qwen3-8b", 8, staleness=5, partial_rollout=True, old_logprob=True,
+    ),
     # 32 = tensor 2 x stages 2 x data 8.
     "ppo": steps(
         "verl-megatron", "odd-dense", 32, algorithm="ppo", tensor_parallel=2, pipeline_parallel=2,
