@@ -95,7 +95,7 @@ class Job:
             model=setting.model,
             gpu=setting.machine.gpu,
             cluster=setting.machine.cluster,
-            profile=setting.framework if plan.workload.name == "train" else setting.engine,
+            profile=getattr(setting, plan.workload.profile_kind),
             row=row,
         )
 
@@ -353,8 +353,9 @@ class Target:
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     whole : a command or document with all that its table reads: words that no parser of ours
         knows, what it begins from
-    step : what reads the same files as the whole step of reinforcement learning, of whose update
-        the target itself tells; None of a program that generates nothing
+    step : what reads and writes the same files as the whole step of reinforcement learning, of
+        whose update the target itself tells; None of a program that generates nothing
+    words : its table where that has another name
 
     What is no function stands in a row of ``targets.csv``, lists with ``|`` between. Its
     ``command`` is a pattern of the words that start the tool, ``document`` the keys that tell a
@@ -380,6 +381,7 @@ class Target:
     step: Target | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
+    words: str = ""
 
     @classmethod
     def of(cls, name: str, **hooks: Any) -> Self:
@@ -397,7 +399,7 @@ class Target:
     @property
     def table(self) -> OptionTable:
         """Which option says which parameter."""
-        return OptionTable.load(self.name)
+        return OptionTable.load(self.words or self.name)
 
     @property
     def tool(self) -> str:

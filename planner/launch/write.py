@@ -309,7 +309,8 @@ def fabric(job: Job) -> tuple[str, ...]:
 
 
 def _allocator(target: Target, job: Job) -> list[Assumed]:
-    if not job.is_training or target.name in _NOT_PYTORCH:
+    # An engine that gives its memory back while others train cannot have segments that grow.
+    if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
     memory = job.profile.memory
     if memory.fragmentation > _PACKED:

@@ -33,7 +33,7 @@ MASTER_PORT = 29500
 _VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
 _LATER = "ON_LATER_NODES"
-_PER_NODE = ("torchrun", "accelerate", "deepspeed")
+_PER_NODE = ("torchrun", "accelerate", "deepspeed", "ray")
 _BY_RANK = ("mpirun", "srun")
 _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
@@ -160,8 +160,11 @@ def _launcher(process: Process) -> list[str]:
         return ["deepspeed", "--num_gpus", str(gpus)]
     if process.launcher in _BY_RANK:
         return ["mpirun", "-np", str(nodes * gpus)]
-    if not process.launcher:
+    if not process.launcher or (process.launcher == "ray" and not several):
         return []
+    if process.launcher == "ray":  # joins the nodes, and runs the command on the first alone
+        words = ["ray", "symmetric-run", "--address", '"$MASTER_ADDR:$MASTER_PORT"']
+        return [*words, "--min-nodes", str(nodes), "--"]
     if not several:
         return ["torchrun", "--standalone", "--nproc-per-node", str(gpus)]
     words = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(gpus)]
