@@ -18,7 +18,7 @@ SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the requests whose waits are kept."""
 
 
-REPLICAS, PLACES = np.array([0.0, 2.0, 4.0, 6.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0])
+REPLICAS, PLACES = np.arange(7.0), np.array([2.0, 4.0, 6.0, 8.0, 10.0])
 SCALES = np.arange(-4.0, 11.0)
 """Powers of 2: of replicas that share a trace, of the sequences of one, and of the mean gaps of its
 requests in which an answer decodes."""

@@ -22,7 +22,8 @@ from planner.specs.arrivals import (
 
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
-_MOST_ANSWERS, _MOST_WAITS, _FEWEST_OF_REPLICA = 1024, 2**16, 256
+_MOST_ANSWERS, _MOST_WAITS = 1024, 2**16
+_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 4096
 
 
 def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) -> Arrivals:
@@ -42,7 +43,7 @@ def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) 
     bursts, spread, through, stalls = (np.stack(one) for one in zip(*each, strict=True))
     later = np.maximum(answers - 1, 0.0)
     return Arrivals(
-        bursts=tuple(bursts[0].tolist()),
+        bursts=tuple(np.maximum(bursts[0], 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
         spread=tuple(map(tuple, spread[0].tolist())),
         paths=Paths(
@@ -60,24 +61,32 @@ def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) 
 def _of_replica(
     times: FloatArray, work: FloatArray, answers: FloatArray, replicas: int
 ) -> tuple[FloatArray, ...]:
-    """Of one of some replicas, or of as many as have enough requests, by `LOADS` what `Arrivals`
-    and `Paths` keep: bursts, spread, waits with prompts, stalls of answers."""
-    every = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
-    times, work, answers = (one[::every] for one in (times, work, answers))
-    each = work / work.mean() * (float(times[-1] - times[0]) / times.size)
-    variation, seen = np.square(work.std() / work.mean()), max(times.size // _MOST_WAITS, 1)
+    """Of replicas that take the requests in turn, so many or as have enough of them, by `LOADS`
+    what `Arrivals` and `Paths` keep: bursts, spread, waits with prompts, stalls of answers.
+
+    Of as many replicas as see enough of the requests, one path after the other.
+    """
+    number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
+    whole, gap = float(times[-1] - times[0]), float(times[-1] - times[0]) / times.size * number
+    seen = min(-(-_FEWEST_SEEN * number // times.size), number)
+    turns = np.concatenate([np.arange(first, times.size, number) for first in range(seen)])
+    each = work[turns] / work.mean() * gap
+    # What one path has left is worked off before the next begins.
+    times = times[turns] + turns % number * (2 * whole + float(each.sum()))
+    answers = answers[turns]
+    variation, every = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
         path = ServerPath(
             times=times, service=load * each, waits=queued_wait(times=times, service=load * each)
         )
-        mean, whole = float(path.waits.mean()), path.waits + path.service
+        mean, through = float(path.waits.mean()), path.waits + path.service
         of_one = load * load * float(each.mean()) / (2 * (1 - load))
-        bursts.append(max(mean / of_one - variation, 0.0))
-        spread = np.quantile(path.waits[::seen], SHARES) / max(mean, 1e-300)
-        through = np.quantile(whole[::seen], SHARES) / whole.mean()
-        for table, one in zip(tables, (spread, through, _stalled(path, answers)), strict=True):
+        bursts.append(mean / of_one - variation)
+        waits = np.quantile(path.waits[::every], SHARES) / max(mean, 1e-300)
+        passed = np.quantile(through[::every], SHARES) / through.mean()
+        for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
             table.append(one)
     return np.array(bursts), *map(np.stack, tables)
 
@@ -98,15 +107,16 @@ def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
     return np.asarray(steady / steady.mean())
 
 
-def _stalled(path: ServerPath, answers: FloatArray) -> FloatArray:
-    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them.
+def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
+    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them, those
+    of mean gaps [s].
 
     At `POINTS` of the answers, and of all their tokens.
     """
     every = max(answers.size // _MOST_ANSWERS, 1)
     lengths = (answers[::every] - 1) / max((answers - 1).mean(), 1e-9)
     stalls = np.zeros((2, PLACES.size, SCALES.size, POINTS.size))
-    kept, gap = lengths > 0, (path.times[-1] - path.times[0]) / path.times.size
+    kept = lengths > 0
     if not kept.any():
         return stalls
     most = np.stack([path.most(every, lengths, int(2**places)) for places in PLACES])
