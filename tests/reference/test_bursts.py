@@ -178,7 +178,7 @@ def test_prompts_that_stop_answers_are_in_the_tail_of_their_tokens(
     assert found.predicted[TOKEN][0.99] > 3 * found.predicted[TOKEN][None]
 
 
-@pytest.mark.parametrize(("replicas", "step"), [(2, 0.0), (4, 0.0), (8, 0.0), (2, 3.0), (8, 3.0)])
+@pytest.mark.parametrize(("replicas", "step"), [(2, 0.0), (4, 0.0), (8, 0.0), (8, 3.0)])
 def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     replicas: int, step: float, tmp_path: Path
 ) -> None:
@@ -204,7 +204,7 @@ def test_a_replica_in_turn_waits_for_less_than_one_of_requests_at_equal_gaps() -
     assert float(paths.bursts_at(1, 0.5)) > 4
     variation = np.square(work.std() / work.mean())
     assert -variation < float(paths.bursts_at(8, 0.5)) < -0.1
-    between = [float(paths.bursts_at(number, 0.5)) for number in (4, 5.66, 8)]
+    between = [float(paths.bursts_at(number, 0.5)) for number in (4, 2**2.5, 8)]
     assert between[1] == pytest.approx((between[0] + between[2]) / 2, rel=0.01)
 
 
