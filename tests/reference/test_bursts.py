@@ -242,6 +242,9 @@ def test_what_a_replay_needs_is_said(tmp_path: Path) -> None:
     path.write_text("input_tokens,output_tokens\n100,10\n")
     with pytest.raises(PlannerError, match="has no times of requests"):
         planner.search(**ASKED, trace=str(path))
+    path.write_text("time,input_tokens,output_tokens\n3,100,10\n3,100,10\n")
+    with pytest.raises(PlannerError, match="has no requests at different times"):
+        planner.search(**ASKED, trace=str(path))
     with pytest.raises(PlannerError, match="cannot be read"):
         planner.search(**ASKED, trace=str(tmp_path / "none.csv"))
 
