@@ -296,6 +296,15 @@ def test_what_runs_leaves_less_for_what_comes_back() -> None:
     assert many < 0.01
 
 
+def test_no_more_than_all_lose_a_room_that_there_is() -> None:
+    """70B in 16 bits on one GPU: not one request has room."""
+    full = {**ASKED["settings"], "concurrency": 64}
+    found = planner.estimate(**{**ASKED, "model": "llama-2-70b", "settings": full}, num_gpus=1)
+    assert found.candidates.row["most_sequences"] == 0
+    assert found.candidates.row["preempted_share"] <= 1
+    assert "lose their room" not in found.summary()
+
+
 DRIVES = "planner.estimators.machine._USUAL_DRIVE_BANDWIDTH"
 
 
