@@ -73,10 +73,13 @@ def test_one_step_off_takes_the_longer_side():
     assert step.total == pytest.approx(longer + step.times["sync"])
 
 
-def test_async_without_staleness_is_one_step_off():
+def test_async_takes_turns_without_staleness_and_with_one_step_is_one_step_off():
     one = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
-    other = step_of(placement=Placement.ASYNC, train_gpus=8)
+    other = step_of(placement=Placement.ASYNC, train_gpus=8, staleness=1)
     assert other.total == pytest.approx(one.total)
+    none = step_of(placement=Placement.ASYNC, train_gpus=8)
+    assert none.total == pytest.approx(step_of(placement=Placement.SEPARATE, train_gpus=8).total)
+    assert sum(none.shown_times().values()) == pytest.approx(none.total[0])
 
 
 def test_more_staleness_leaves_less_of_the_tail():
@@ -149,6 +152,7 @@ def test_the_balanced_split_balances():
         {},
         {"partial_rollout": True, "staleness": 1},
         {"placement": Placement.SEPARATE, "train_gpus": 8},
+        {"placement": Placement.ASYNC, "train_gpus": 8},
         {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1},
     ],
 )

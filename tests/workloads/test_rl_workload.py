@@ -104,12 +104,25 @@ def test_steps_are_sized_by_a_deadline(planner):
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (("--set", "staleness=2"), "older weights need placement async"),
+        (("--set", "staleness=2"), "staleness 2 of colocated; nearest: staleness=0"),
+        (("--framework", "prime-rl", "--set", "placement=one_step_off"), "nearest: staleness=1"),
+        (("--set", "partial_rollout=true"), "can in async; nearest: partial_rollout=false"),
+        (("--set", "placement=async", "--set", "partial_rollout=true"), "nearest: staleness=1"),
+        (("--set", "placement=async", "--set", "train_gpus=20"), "nearest: train_gpus=15"),
+        (("--set", "train_gpus=8"), "nearest: train_gpus=16"),
+        (("--set", "placement=async", "--set", "train_gpus=5"), "nearest: train_gpus=4"),
+        (("--gpus", "100"), "nearest: prompts_per_step=75"),
+        (("--set", "placement=async", "--set", "train_gpus=12", "--prompts", "6", "--set",
+          "pp=2", "--global-batch-size", "32"), "nearest: global_batch_size=24"),
+        (("--set", "rollout_gpu_memory=0.05"), "nearest: rollout_gpu_memory=0.2"),
+        (("--set", "rollout_ep=2"), "of the engine, expert_parallel"),
+        (("--set", "tp=3"), "tensor x context x pipeline parallel must divide"),
+        (("--set", "micro_batch_size=2"), "give --micro-batch-tokens"),
         (("--micro-batch-tokens", "1000"), "--micro-batch-tokens 5120 or more"),
         (("--output-cap", "500"), "--output-cap of 1,000 or more"),
-        (("--global-batch-size", "500"), "nearest: 512"),
+        (("--global-batch-size", "500"), "nearest: global_batch_size=512"),
         (("--set", "placement=async", "--set", "train_gpus=4", "--set",
-          "rollout_tensor_parallel=8"), "nearest: 6"),
+          "rollout_tensor_parallel=8"), "nearest: rollout_tensor_parallel=6"),
         (("--framework", "trl", "--set", "placement=async"), "TRL has colocated, separate"),
         (("--framework", "megatron-lm"), "generates no answers"),
         (("--engine", "tensorrt-llm"), "it has vllm and sglang"),
@@ -139,11 +152,81 @@ def test_algorithms_have_their_models():
         work(algorithm="none")
 
 
-def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner):
-    ran = planner(*words("explain", "--set", "rollout_tensor_parallel=1"))
+def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_path):
+    told = tmp_path / "told.json"
+    ran = planner(*words("explain", "--set", "recompute=full", "--json", told))
     assert ran.exit_code == 0, ran.err
+    assert "update 5" in ran.out.partition("Memory of the fullest GPU")[2]
+    steps = {step["step"]: step for step in json.loads(told.read_text())["steps"]}
+    assert all("other" not in step["bounds_s"] for step in steps.values())
+    phases = {part["operator"]: part for part in steps["step"]["operators"]}
+    assert phases["generate"]["bound"] == "memory"
+    assert phases["update"]["bound"] == "compute"
+    decode, generate = steps["decode"], phases["generate"]
+    assert generate["bounds_s"]["memory"] / generate["time_s"] == pytest.approx(
+        decode["bounds_s"]["memory"] / decode["time_s"]
+    )
     for told in ("generate", "Time of a training step", "Time of a decode step", "What if"):
         assert told in ran.out, told
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("placement=async", "train_gpus=4", "staleness=1"),
+         "8:8 is the fastest in whole nodes, its step 41"),
+        (("placement=async", "train_gpus=8", "staleness=1"), "no other split in whole nodes"),
+        (("placement=separate", "train_gpus=8"), "take turns, each idle while the other works"),
+        (("placement=async", "train_gpus=8"), "async with staleness 1 takes"),
+    ],
+)  # fmt: skip
+def test_the_split_and_what_takes_turns_are_told(planner, more, told):
+    sets = [each for one in (*more, "recompute=full") for each in ("--set", one)]
+    ran = planner(*words("estimate", *sets))
+    assert ran.exit_code == 0, ran.err
+    assert told in " ".join(ran.out.split()), ran.out
+
+
+def test_the_fastest_split_is_that_of_estimates():
+    def runs(train_gpus):
+        settings = {"placement": "async", "staleness": 1, "recompute": "full"}
+        asked = {**ASKED, "num_gpus": 64, "space": "rl_single"}
+        settings["train_gpus"] = train_gpus
+        return planner.estimate(**asked, settings=settings).candidates
+
+    trains, seconds = runs(32).fastest_split()
+    times = {gpus: float(runs(gpus).step_time[0]) for gpus in range(8, 64, 8)}
+    assert seconds == pytest.approx(min(times.values()))
+    assert times[trains] == pytest.approx(seconds)
+    assert seconds < times[32]
+
+
+def test_memory_is_told_by_phase_of_either_side(planner, tmp_path):
+    found = tmp_path / "found.json"
+    settings = ("--set", "placement=async", "--set", "recompute=full", "--json", found)
+    ran = planner(*words("estimate", *settings))
+    assert ran.exit_code == 0, ran.err
+    assert "rollout generate" in ran.out
+    assert "trainer update" in ran.out
+    (row,) = json.loads(found.read_text())["rows"]
+    phases = [row[f"memory_{name}_gib"] for name in ("generate", "wake_up", "update")]
+    assert row["peak_memory_gib"] == pytest.approx(max(phases))
+    assert phases[1] == 0
+
+
+def test_a_search_keeps_the_staleness_of_the_plan_it_begins_with(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    ran = planner(*words("search", "--framework", "verl", "--set", "staleness=0",
+                         "--save-plan", plan))  # fmt: skip
+    assert ran.exit_code == 0, ran.err
+    kept = planner("search", "--from", plan, "--csv", "-")
+    assert kept.exit_code == 0, kept.err
+    assert "Kept, since learning depends on it: staleness 0, partial_rollout no" in kept.err
+    assert ",async," not in kept.out
+    assert "Kept" not in ran.out
+    freed = planner("search", "--from", plan, "--set", "staleness=0,1", "--csv", "-")
+    assert "Kept" in freed.err
+    assert "staleness 0" not in freed.err
 
 
 def test_a_page_shows_a_search(planner, tmp_path):

@@ -25,6 +25,7 @@ _BUCKET = 2 * 2**30
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
 PHASES = ("generate", "reward", "old_logprob", "reference", "values", "update", "switch", "sync")
 """What a step does, in this order where it does one after the other."""
+TRAINER_PHASES = PHASES[2:6]
 MEMORY_PHASES = ("generate", "wake_up", "update")
 
 
@@ -53,6 +54,13 @@ class RlStep:
         parts = (self.generate, reward, old, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
 
+    @property
+    def overlaps(self) -> BoolArray:
+        """Where both sides work at the same time, on answers of older weights."""
+        c = self.configurations
+        stale = (c.placement == Placement.ASYNC) & (c.staleness > 0)
+        return np.asarray(stale | (c.placement == Placement.ONE_STEP_OFF))
+
     @cached_property
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
@@ -76,25 +84,24 @@ class RlStep:
     @cached_property
     def trains(self) -> FloatArray:
         """Seconds in which the trainer works."""
-        return add(self.times[name] for name in PHASES[2:6])
+        return add(self.times[name] for name in TRAINER_PHASES)
 
     @cached_property
     def total(self) -> FloatArray:
         """Seconds of a step."""
-        c, times = self.configurations, self.times
+        times = self.times
         overhead = self.setting.rollouts.step_overhead
         answers = times["generate"] + times["reward"]
         one_after_other = answers + self.trains + times["switch"]
-        apart = c.placement >= Placement.ONE_STEP_OFF
         longer = np.maximum(answers, self.trains)
-        return np.where(apart, longer, one_after_other) + times["sync"] + overhead
+        return np.where(self.overlaps, longer, one_after_other) + times["sync"] + overhead
 
     def shown_times(self) -> dict[str, float]:
         """Seconds of the phases of the first configuration that add up to its step."""
         times = {name: float(np.ravel(seconds)[0]) for name, seconds in self.times.items()}
-        if int(np.ravel(self.configurations.placement)[0]) >= Placement.ONE_STEP_OFF:
+        if bool(np.ravel(self.overlaps)[0]):
             is_rollout = bool(np.ravel(self.rollout_is_longer)[0])
-            hidden = PHASES[2:6] if is_rollout else PHASES[:2]
+            hidden = TRAINER_PHASES if is_rollout else PHASES[:2]
             times = {name: seconds for name, seconds in times.items() if name not in hidden}
         times["wait"] = self.setting.rollouts.step_overhead
         return {name: seconds for name, seconds in times.items() if seconds > 0}

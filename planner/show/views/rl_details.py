@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from planner.base import text
 from planner.base.cells import number_in
+from planner.base.software_enums import Placement
 from planner.base.units import GIB, HOUR
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
 from planner.estimators.rl.timeline import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
@@ -22,6 +26,7 @@ NO_BETTER = (
     "by a rule of thumb: it gains at the same number of GPUs where these are many for the batch, "
     "and loses where it takes more of them."
 )
+_UNITS = "in whole nodes"
 OLDER = (
     "Answers are of older weights than they train: whether learning suffers is not predicted "
     "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
@@ -40,12 +45,17 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 
 def _memory(runs: RlRuns) -> Table:
-    """The fullest GPU in each phase, and what waits in host memory, in GiB."""
+    """The fullest GPU in each phase, of either side where they are apart, in GiB."""
     capacity = runs.source.setting.machine.gpu.allocatable_memory
-    sizes = dict(zip(MEMORY_PHASES, map(first, runs.step.phase_memory), strict=True))
+    is_apart = not bool(first(runs.configurations.colocated))
+    sides = ("rollout", "", "trainer") if is_apart else ("", "", "")
+    sizes = {
+        f"{side} {name}".strip().replace("_", " "): first(size)
+        for side, name, size in zip(sides, MEMORY_PHASES, runs.step.phase_memory, strict=True)
+    }
     rows = [
-        (name.replace("_", " "), f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
-        for name, size in (*sizes.items(), ("capacity", capacity))
+        (name, f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
+        for name, size in (*sizes.items(), ("peak", max(sizes.values())), ("capacity", capacity))
         if size
     ]
     if host := first(runs.host_memory):
@@ -57,20 +67,46 @@ def _balance(runs: RlRuns) -> list[str]:
     """What the step waits for, the split that would balance, and what is idle."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
-    lines = [f"{side.capitalize()} is the bottleneck by {text.percent(first(step.imbalance))}"]
-    if not bool(first(c.colocated)):
+    words = [f"{side.capitalize()} is the bottleneck by {text.percent(first(step.imbalance))}"]
+    is_apart = not bool(first(c.colocated))
+    if is_apart:
         total = first(c.num_gpus)
         trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
-        lines[0] += f"; {trains:,.0f}:{total - trains:,.0f} would balance"
+        words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        words.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
-        lines[0] += f"; {text.percent(idle)} of the places of the engine's steps are idle"
-    lines[0] += "."
-    if not bool(first(c.colocated)):
+        words.append(f"{text.percent(idle)} of the places of the engine's steps are idle")
+    lines = [f"{'; '.join(words)}."]
+    if is_apart and not bool(first(step.overlaps)):
+        lines.append(_turns(runs))
+    if is_apart:
         lines.append(NO_BETTER)
-    if bool(first(c.partial_rollout)) or first(c.staleness) > 0:
+    if bool(first(step.overlaps)) or first(c.staleness) > 0:
         lines.append(OLDER)
     return lines
+
+
+def _fastest(runs: RlRuns, total: float) -> str:
+    """The split in whole nodes, or GPUs of one, with the shortest step."""
+    trains, seconds = runs.fastest_split()
+    own = first(runs.step_time)
+    if seconds >= own:
+        return f"no other split {_UNITS} is faster"
+    gain = text.percent(1 - seconds / own)
+    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {_UNITS}, its step {gain} shorter"
+
+
+def _turns(runs: RlRuns) -> str:
+    """That both sides wait for each other, and what a step takes where they do not."""
+    known = runs.source.setting.rollouts.placements
+    words = "Both sides take turns, each idle while the other works"
+    other = next((name for name in ("async", "one_step_off") if name in known), None)
+    if other is None:
+        return f"{words}."
+    code = RlConfigurations.cast("placement", Placement[other.upper()])
+    seconds = text.duration(first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time))
+    return f"{words}: {other} with staleness 1 takes {seconds}."
 
 
 def _speed(runs: RlRuns) -> dict[str, str]:
