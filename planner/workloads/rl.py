@@ -31,7 +31,7 @@ from planner.configurations.rl_rules import (
     RlContext,
     misplaced,
 )
-from planner.configurations.table import DEGREES, NAMES, word
+from planner.configurations.table import DEGREES, NAMES, Reason, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.inference.serving import decode_batch
@@ -387,7 +387,7 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
         f"that takes {text.gibibytes(first(runs.step.rollout.needed))} a GPU with all weights",
     )
-    rules = (*OWN_RULES, ROLLOUT_CACHE)
+    rules: tuple[Reason, ...] = (*OWN_RULES, ROLLOUT_CACHE)
     return {rule.name: told for rule, told in zip(rules, words, strict=True)}
 
 
