@@ -79,6 +79,7 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
 # Columns that begin as parts do and are none.
 _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
+_HIDDEN = "hidden_phases"
 
 
 def shown_columns(
@@ -261,7 +262,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
 
 
 def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str, list[float]]:
-    """The values of every part that some row has, by its name."""
+    """The values of every part that some row has, by its name; what others hide takes nothing."""
     ends = (f"_low{end}", f"_high{end}", *_OTHERS)
     columns = {
         column.removeprefix(begin).removesuffix(end): column
@@ -273,7 +274,10 @@ def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str
         and not column.startswith(_PREFIXES)
     }
     found = {
-        part: [_number(number_of(row, columns[part])) for row in rows]
+        part: [
+            0.0 if part in str(row.get(_HIDDEN)).split() else _number(number_of(row, columns[part]))
+            for row in rows
+        ]
         for part in in_order(columns, order)
     }
     return {part: values for part, values in found.items() if any(values)}

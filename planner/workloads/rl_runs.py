@@ -23,13 +23,13 @@ from planner.configurations.table import first_broken
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.rl.setting import RlSetting
-from planner.estimators.rl.step import MEMORY_PHASES, PHASES, RlStep, evaluate_rl
+from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
 from planner.estimators.training.cost import goodput
 from planner.estimators.training.estimate import broken_rule
 from planner.formulas.goodput import calendar_time
 from planner.optimize.source import Candidates, Columns, Need, Source
-from planner.question.terms import terms_of
+from planner.question.terms import columns_about, terms_of
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
 from planner.workloads.simplicity import packed
@@ -300,8 +300,8 @@ class RlRuns(Candidates):
         names.remove("throughput")
         numbers = results(names, self)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
-        memory = zip(MEMORY_PHASES, self.step.phase_memory, strict=True)
-        numbers |= {f"memory_{name}_gib": size / GIB for name, size in memory}
+        memory = zip(columns_about("memory_phase"), self.step.phase_memory, strict=True)
+        numbers |= {name: size / GIB for name, size in memory}
         table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
         table["train_gpus"] = flat(c.trainer_gpus, shape).astype(int).tolist()
         table["rollout_gpus"] = flat(c.rollout_gpus, shape).astype(int).tolist()
@@ -309,5 +309,7 @@ class RlRuns(Candidates):
             name: [each[code] for code in flat(getattr(self, name), shape)]
             for name, each in words.items()
         }
+        hidden = flat(self.step.hidden_phases, shape)
+        texts["hidden_phases"] = [" ".join(HIDDEN[number]) for number in hidden]
         listed = {name: flat(np.asarray(value), shape) for name, value in numbers.items()}
         return {**repeated(self.source.named, shape), **table, **listed, **texts}

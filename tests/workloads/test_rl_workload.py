@@ -11,7 +11,9 @@ import pytest
 import planner
 from planner.errors import SpecError
 from planner.optimize.source import in_parts
+from planner.pages.table import breakdowns
 from planner.question.terms import terms_of
+from planner.show.views.plots.parts import part_bars
 from planner.workloads.plan import make_plan
 from planner.workloads.rl_runs import RlRuns
 
@@ -156,7 +158,7 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_
     told = tmp_path / "told.json"
     ran = planner(*words("explain", "--set", "recompute=full", "--json", told))
     assert ran.exit_code == 0, ran.err
-    assert "update 5" in ran.out.partition("Memory of the fullest GPU")[2]
+    assert "\nupdate 5" in ran.out.partition("Memory of the fullest GPU")[2]
     steps = {step["step"]: step for step in json.loads(told.read_text())["steps"]}
     assert all("other" not in step["bounds_s"] for step in steps.values())
     phases = {part["operator"]: part for part in steps["step"]["operators"]}
@@ -209,7 +211,7 @@ def test_memory_is_told_by_phase_of_either_side(planner, tmp_path):
     assert "rollout generate" in ran.out
     assert "trainer update" in ran.out
     (row,) = json.loads(found.read_text())["rows"]
-    phases = [row[f"memory_{name}_gib"] for name in ("generate", "wake_up", "update")]
+    phases = [row[f"{name}_memory_gib"] for name in ("generate", "wake_up", "update")]
     assert row["peak_memory_gib"] == pytest.approx(max(phases))
     assert phases[1] == 0
 
@@ -234,6 +236,41 @@ def test_a_page_shows_a_search(planner, tmp_path):
     assert planner(*words("search", "--json", found)).exit_code == 0
     assert planner("report", found, "--output", page).exit_code == 0
     assert "colocated" in page.read_text(encoding="utf-8")
+
+
+def test_a_page_shows_the_phases_that_a_step_waits_for(planner, tmp_path):
+    found = tmp_path / "found.json"
+    ran = planner(*words("search", "--set", "placement=async", "--json", found))
+    assert ran.exit_code == 0, ran.err
+    rows = json.loads(found.read_text())["rows"]
+    assert all(row["hidden_phases"] for row in rows)
+    bars, table = breakdowns([str(number) for number in range(len(rows))], rows)
+    for number, row in enumerate(rows):
+        assert sum(part[number] for part in bars.parts.values()) == pytest.approx(
+            row["step_time_s"]
+        )
+    assert len(table.rows) == len(bars.parts) + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "phases"),
+    [
+        ({}, ["generate", "wake up", "update"]),
+        ({"placement": "async", "train_gpus": 8, "staleness": 1}, ["generate", "update"]),
+    ],
+)
+def test_bars_of_memory_are_of_each_phase(settings, phases):
+    found = planner.estimate(**ASKED, settings={"recompute": "full", **settings})
+    runs = found.candidates
+    memory = {
+        bar.title.removeprefix("Memory of the fullest GPU, "): bar
+        for bar in part_bars(found.plan, runs)
+        if bar.unit == "GiB"
+    }
+    assert [*memory] == phases
+    assert max(bar.total for bar in memory.values()) == pytest.approx(
+        float(runs.peak_memory[0]) / 2**30
+    )
 
 
 def test_both_lanes_are_drawn(planner, tmp_path):

@@ -27,6 +27,8 @@ NO_BETTER = (
     "and loses where it takes more of them."
 )
 _UNITS = "in whole nodes"
+_LEAST = 0.05
+"""GiB of a part of the memory that is told."""
 OLDER = (
     "Answers are of older weights than they train: whether learning suffers is not predicted "
     "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
@@ -37,7 +39,7 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
     total = first(runs.step_time)
     time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
     yield Beside(tables={"Memory by phase": _memory(runs), "Time of a step": time})
-    yield said(*_balance(runs))
+    yield said(_fullest(runs), *_balance(runs))
     yield Title(text="Speed")
     yield Pairs(pairs=_speed(runs))
     yield from sure_blocks(plan, runs)
@@ -61,6 +63,14 @@ def _memory(runs: RlRuns) -> Table:
     if host := first(runs.host_memory):
         rows.append(("in host memory", f"{host / GIB:,.1f}", ""))
     return grid(("phase", "GiB", "%"), rows)
+
+
+def _fullest(runs: RlRuns) -> str:
+    """What the memory of the fullest phase holds."""
+    phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
+    known = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
+    words = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in known if size >= _LEAST]
+    return f"Fullest in the phase {phase}: {', '.join(words)} GiB."
 
 
 def _balance(runs: RlRuns) -> list[str]:
@@ -150,6 +160,16 @@ def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
     return {"step": runs.step.shown_times()}
 
 
+def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
+    """GiB by part in each phase that there is."""
+    phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
+    found = {
+        phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}
+        for phase, parts in phases
+    }
+    return {phase: parts for phase, parts in found.items() if any(parts.values())}
+
+
 RL = Details(
     memory_and_speed=_memory_and_speed,
     more=lambda *_: (),
@@ -158,4 +178,5 @@ RL = Details(
     ],
     times=_times,
     timelines=lambda runs: [rl_timeline(runs.step)],
+    memory=_memory_parts,
 )
