@@ -176,8 +176,10 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_
     ("more", "told"),
     [
         (("placement=async", "train_gpus=4", "staleness=1"),
-         "8:8 is the fastest in whole nodes, its step 41"),
+         "8:8 is the fastest split in whole nodes, its step 41"),
         (("placement=async", "train_gpus=8", "staleness=1"), "no other split in whole nodes"),
+        (("num_gpus=8", "placement=async", "train_gpus=2", "staleness=1"),
+         "is the fastest split, its step"),
         (("placement=separate", "train_gpus=8"), "take turns, each idle while the other works"),
         (("placement=async", "train_gpus=8"), "async with staleness 1 takes"),
     ],

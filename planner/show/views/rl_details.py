@@ -26,7 +26,6 @@ NO_BETTER = (
     "by a rule of thumb: it gains at the same number of GPUs where these are many for the batch, "
     "and loses where it takes more of them."
 )
-_UNITS = "in whole nodes"
 _LEAST = 0.05
 """GiB of a part of the memory that is told."""
 OLDER = (
@@ -82,7 +81,8 @@ def _balance(runs: RlRuns) -> list[str]:
     if is_apart:
         total = first(c.num_gpus)
         trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
-        words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        if bool(first(step.overlaps)):
+            words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
         words.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
@@ -101,10 +101,12 @@ def _fastest(runs: RlRuns, total: float) -> str:
     """The split in whole nodes, or GPUs of one, with the shortest step."""
     trains, seconds = runs.fastest_split()
     own = first(runs.step_time)
+    several = total > runs.source.setting.machine.cluster.gpus_per_node
+    split = "split in whole nodes" if several else "split"
     if seconds >= own:
-        return f"no other split {_UNITS} is faster"
+        return f"no other {split} is faster"
     gain = text.percent(1 - seconds / own)
-    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {_UNITS}, its step {gain} shorter"
+    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
 
 
 def _turns(runs: RlRuns) -> str:
