@@ -178,8 +178,6 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_
         (("placement=async", "train_gpus=4", "staleness=1"),
          "8:8 is the fastest split in whole nodes, its step 41"),
         (("placement=async", "train_gpus=8", "staleness=1"), "no other split in whole nodes"),
-        (("num_gpus=8", "placement=async", "train_gpus=2", "staleness=1"),
-         "is the fastest split, its step"),
         (("placement=separate", "train_gpus=8"), "take turns, each idle while the other works"),
         (("placement=async", "train_gpus=8"), "async with staleness 1 takes"),
     ],
@@ -189,6 +187,14 @@ def test_the_split_and_what_takes_turns_are_told(planner, more, told):
     ran = planner(*words("estimate", *sets))
     assert ran.exit_code == 0, ran.err
     assert told in " ".join(ran.out.split()), ran.out
+
+
+def test_the_split_of_one_node_is_of_its_gpus(planner):
+    sets = ("placement=async", "train_gpus=1", "staleness=1", "zero=0", "recompute=full")
+    pairs = [each for one in sets for each in ("--set", one)]
+    ran = planner(*words("estimate", "--gpus", "8", "--model", "qwen3-1.7b", *pairs))
+    assert ran.exit_code == 0, ran.err
+    assert "is the fastest split, its step" in " ".join(ran.out.split()), ran.out
 
 
 def test_the_fastest_split_is_that_of_estimates():
