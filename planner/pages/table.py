@@ -15,7 +15,7 @@ from planner.errors import PlannerError, SpecError
 from planner.optimize.result_columns import ends_of
 from planner.pages.document import Document, numbers
 from planner.question.inputs import limit_column
-from planner.question.terms import Term, glossary, term_of_column, terms_about
+from planner.question.terms import Term, columns_about, glossary, term_of_column, terms_about
 from planner.show.page import (
     TOTAL,
     Bars,
@@ -80,6 +80,7 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
 _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
 _HIDDEN = "hidden_phases"
+_MOST_PHASED = 2
 
 
 def shown_columns(
@@ -258,7 +259,25 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         )
         name = f"{prefix}{kind}_bars"
         found += [Bars(name=name, caption=caption, unit=unit, labels=bars, parts=scaled), table]
-    return found
+    return [*found, *_memory_by_phase(bars, rows, prefix)]
+
+
+def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator[Bars]:
+    """The fullest GPU in each phase of the first rows, where rows have phases."""
+    sizes = {
+        f"{words}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
+        for words, row in zip(labels[:_MOST_PHASED], rows, strict=False)
+        for phase in columns_about("memory_phase")
+        if (amount := _number(number_of(row, phase)) if phase in row else 0.0)
+    }
+    if sizes:
+        yield Bars(
+            name=f"{prefix}phase_bars",
+            caption="Memory of the fullest GPU in each phase",
+            unit="GiB",
+            labels=[*sizes],
+            parts={"memory": [*sizes.values()]},
+        )
 
 
 def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str, list[float]]:

@@ -252,7 +252,9 @@ def test_a_page_shows_the_phases_that_a_step_waits_for(planner, tmp_path):
     assert ran.exit_code == 0, ran.err
     rows = json.loads(found.read_text())["rows"]
     assert all(row["hidden_phases"] for row in rows)
-    bars, table = breakdowns([str(number) for number in range(len(rows))], rows)
+    bars, table, memory = breakdowns([str(number) for number in range(len(rows))], rows)
+    assert max(memory.parts["memory"]) >= rows[0]["peak_memory_gib"] - 0.01
+    assert memory.labels[:2] == ["0, generate", "0, update"]
     for number, row in enumerate(rows):
         assert sum(part[number] for part in bars.parts.values()) == pytest.approx(
             row["step_time_s"]
