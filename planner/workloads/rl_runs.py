@@ -25,9 +25,10 @@ from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
-from planner.estimators.training.cost import goodput
+from planner.estimators.training.cost import calendar_factors, goodput
 from planner.estimators.training.estimate import broken_rule
 from planner.formulas.goodput import calendar_time
+from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import columns_about, terms_of
 from planner.specs.site import Site
@@ -96,10 +97,13 @@ class RlSource(Source):
         return {**told, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """Where 90 % of published steps like these are."""
+        """Where 90 % of published steps like these are, of all steps with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
-        return rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind)
+        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind)
+        failures = calendar_factors(setting.packed, self.site, num_gpus)
+        together = range_of_product(sure.factors["step_time"], failures)
+        return replace(sure, factors={**sure.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""

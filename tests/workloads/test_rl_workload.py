@@ -101,6 +101,25 @@ def test_steps_are_sized_by_a_deadline(planner):
         "--output-tokens", "1000", "--output-cap", "4096", "--steps", "500", "--deadline", "1d",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.err
+    told = " ".join(ran.out.split())
+    assert "of 24.0 h at 90 %" in told, ran.out
+    assert "no published runs of this kind" not in told
+
+
+def test_cost_and_calendar_time_are_as_sure_as_the_step():
+    row = planner.estimate(**ASKED, settings={"recompute": "full"}).to_frame().iloc[0]
+    step = [row[f"step_time{end}_s"] for end in ("_low", "", "_high")]
+    calendar = [row[f"calendar_time{end}_days"] for end in ("_low", "", "_high")]
+    assert calendar == pytest.approx([calendar[1] * one / step[1] for one in step], rel=0.1)
+    assert row["cost_low_usd"] < row["cost_usd"] * step[0] / step[1]
+    assert row["cost_high_usd"] > row["cost_usd"] * step[2] / step[1]
+
+
+def test_a_plan_is_explained_against_another_length(planner):
+    against = ("--set", "recompute=full", "--against", "output_tokens=2000")
+    ran = planner(*words("explain", *against))
+    assert ran.exit_code == 0, ran.err
+    assert "output tokens" in ran.out
 
 
 @pytest.mark.parametrize(
