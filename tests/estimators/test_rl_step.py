@@ -139,6 +139,24 @@ def test_what_stays_on_the_gpu_is_no_longer_free():
     assert awake.phase_memory[update] > away.phase_memory[update] + 2**30
 
 
+@pytest.mark.parametrize("offload", [True, False])
+def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
+    step = step_of(offload_train=offload, offload_rollout=offload)
+    trainer, memory = step.trainer, step.rollout.memory
+    generate, wake_up, update = step.phase_memory
+    told = np.maximum(memory.usable, step.rollout.needed)
+    stays = trainer.reserved + (0.0 if offload else trainer.states)
+    assert generate == pytest.approx(told + stays)
+    left = memory.reserved if offload else told
+    assert update == pytest.approx(trainer.peak_memory + left)
+    both = memory.weights + memory.reserved + trainer.weights + trainer.reserved
+    assert wake_up == pytest.approx(both + 2 * 2**30)
+    apart = step_of(placement=Placement.SEPARATE, train_gpus=8, offload_train=offload)
+    assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
+    assert apart.phase_memory[1] == 0
+    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory)
+
+
 def test_the_balanced_split_balances():
     step = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=8)
     trains = np.round(step.balanced_train_gpus / 2) * 2
