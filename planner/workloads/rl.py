@@ -332,7 +332,27 @@ _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 
 
 def layout(row: Mapping[str, object]) -> str:
-    """``async 24+40: tp2 ep8 dp6 / 20 x tp2``: where, the trainer's split, the engines."""
+    """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
+    partial = ["partial"] if row["partial_rollout"] else []
+    more = " ".join([*_older(row), *partial])
+    return f"{row['placement']}{f'({more})' if more else ''} {_split(row)}"
+
+
+def plan_words(row: Mapping[str, object]) -> str:
+    """The same, with what stands in brackets in words behind it."""
+    older = [f"staleness {steps}" for steps in _older(row)]
+    partial = ["partial rollouts"] if row["partial_rollout"] else []
+    return ", ".join([f"{row['placement']} {_split(row)}", *older, *partial])
+
+
+def _older(row: Mapping[str, object]) -> list[str]:
+    """The staleness, where the placement alone does not say it."""
+    is_said = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
+    return [] if is_said else [str(row["staleness"])]
+
+
+def _split(row: Mapping[str, object]) -> str:
+    """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
     gpus = (
         f"{train:,.0f}"
@@ -348,11 +368,7 @@ def layout(row: Mapping[str, object]) -> str:
         if number_in(row, name) > 1
     )
     number = rollout / number_in(row, _ENGINE["tp"])
-    more = [f"staleness {row['staleness']}"] if row["staleness"] else []
-    more += ["partial rollouts"] if row["partial_rollout"] else []
-    return ", ".join(
-        [f"{row['placement']} {gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}", *more]
-    )
+    return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
 
 
 def _blamed(candidates: Candidates, rule: str) -> str:
@@ -448,13 +464,14 @@ RL = Workload(
     wording=Wording(
         noun="plan",
         asked=_asked,
-        in_short=layout,
-        brief=layout,
+        in_short=plan_words,
+        brief=plan_words,
         layout=layout,
         in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values(), "rollout_gpus"),
         blamed=_blamed,
         legend=lambda _: (
-            "layout: placement, GPUs that train + generate: the trainer's split / engines x theirs"
+            "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
+            "trainer's split / engines x theirs"
         ),
         results=lambda _: (
             "step_time_s",

@@ -15,6 +15,7 @@ from planner.pages.table import breakdowns
 from planner.question.terms import terms_of
 from planner.show.views.plots.parts import part_bars
 from planner.workloads.plan import make_plan
+from planner.workloads.rl import layout, plan_words
 from planner.workloads.rl_runs import RlRuns
 
 ASKED = {
@@ -154,6 +155,24 @@ def test_what_is_impossible_is_said_with_the_nearest(planner, more, told):
     ran = planner(*words("estimate", *more))
     assert ran.exit_code != 0
     assert told in " ".join(ran.err.split()), ran.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "framework", "short", "long"),
+    [
+        ({}, "nemo-rl", "colocated 16: dp / 16 x tp1", "colocated 16: dp / 16 x tp1"),
+        ({"placement": "async", "staleness": 2, "partial_rollout": True}, "nemo-rl",
+         "async(2 partial) 8+8: dp / 8 x tp1",
+         "async 8+8: dp / 8 x tp1, staleness 2, partial rollouts"),
+        ({"placement": "one_step_off", "staleness": 1}, "verl",
+         "one_step_off 8+8: dp / 8 x tp1", "one_step_off 8+8: dp / 8 x tp1"),
+    ],
+)  # fmt: skip
+def test_a_layout_says_its_staleness_once(settings, framework, short, long):
+    found = planner.estimate(**ASKED, framework=framework, settings=settings)
+    row = {name: values[0] for name, values in found.table().items()}
+    assert layout(row) == short
+    assert plan_words(row) == long
 
 
 def test_a_host_that_is_full_is_a_rule():

@@ -123,6 +123,7 @@ def _turns(runs: RlRuns) -> str:
 
 def _speed(runs: RlRuns) -> dict[str, str]:
     work, hidden = runs.source.setting.workload, ("generate", "update")
+    rollout = runs.step.rollout
     times = {name: first(runs.step.times[name]) for name in PHASES}
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     return {
@@ -131,8 +132,9 @@ def _speed(runs: RlRuns) -> dict[str, str]:
         "tokens/s": f"{text.count(tokens)} ({text.significant(tokens / num_gpus)} per GPU), "
         "prompts included",
         **{name: text.duration(times[name]) for name in hidden},
-        "places": f"{text.count(first(runs.step.rollout.places))} answers at once in each of "
-        f"{text.significant(first(runs.configurations.replicas))} engines",
+        "places": f"{text.count(first(rollout.places))} answers at once in each of "
+        f"{text.value(first(runs.configurations.replicas))} engines, which are told "
+        f"{text.percent(first(rollout.configurations.gpu_memory_utilization))} of the memory",
         "idle": f"trainer {text.percent(first(runs.trainer_idle))}, "
         f"rollout {text.percent(first(runs.rollout_idle))} of the step",
     }
