@@ -73,10 +73,13 @@ def test_one_step_off_takes_the_longer_side():
     assert step.total == pytest.approx(longer + step.times["sync"])
 
 
-def test_async_without_staleness_is_one_step_off():
+def test_async_takes_turns_without_staleness_and_with_one_step_is_one_step_off():
     one = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
-    other = step_of(placement=Placement.ASYNC, train_gpus=8)
+    other = step_of(placement=Placement.ASYNC, train_gpus=8, staleness=1)
     assert other.total == pytest.approx(one.total)
+    none = step_of(placement=Placement.ASYNC, train_gpus=8)
+    assert none.total == pytest.approx(step_of(placement=Placement.SEPARATE, train_gpus=8).total)
+    assert sum(none.shown_times().values()) == pytest.approx(none.total[0])
 
 
 def test_more_staleness_leaves_less_of_the_tail():
@@ -136,6 +139,24 @@ def test_what_stays_on_the_gpu_is_no_longer_free():
     assert awake.phase_memory[update] > away.phase_memory[update] + 2**30
 
 
+@pytest.mark.parametrize("offload", [True, False])
+def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
+    step = step_of(offload_train=offload, offload_rollout=offload)
+    trainer, memory = step.trainer, step.rollout.memory
+    generate, wake_up, update = step.phase_memory
+    told = np.maximum(memory.usable, step.rollout.needed)
+    stays = trainer.reserved + (0.0 if offload else trainer.states)
+    assert generate == pytest.approx(told + stays)
+    left = memory.reserved if offload else told
+    assert update == pytest.approx(trainer.peak_memory + left)
+    both = memory.weights + memory.reserved + trainer.weights + trainer.reserved
+    assert wake_up == pytest.approx(both + 2 * 2**30)
+    apart = step_of(placement=Placement.SEPARATE, train_gpus=8, offload_train=offload)
+    assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
+    assert apart.phase_memory[1] == 0
+    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory)
+
+
 def test_the_balanced_split_balances():
     step = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=8)
     trains = np.round(step.balanced_train_gpus / 2) * 2
@@ -149,6 +170,7 @@ def test_the_balanced_split_balances():
         {},
         {"partial_rollout": True, "staleness": 1},
         {"placement": Placement.SEPARATE, "train_gpus": 8},
+        {"placement": Placement.ASYNC, "train_gpus": 8},
         {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1},
     ],
 )

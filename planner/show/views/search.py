@@ -22,7 +22,7 @@ from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.page import (
     BAD,
     BEST,
@@ -356,6 +356,14 @@ def own_line(
     return (
         f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
     )
+
+
+def held_line(plan: Plan, own: Mapping[str, object]) -> str:
+    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+    names = terms_about("held", plan.workload.name)
+    kept = [name for name in names if plan.request.settings.get(name) == own[name]]
+    told = ", ".join(f"{name} {text.value(own[name])}" for name in kept)
+    return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
 
 
 def comparisons_blocks(
