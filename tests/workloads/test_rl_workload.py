@@ -140,7 +140,7 @@ def test_algorithms_have_their_models():
 
 
 def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner):
-    ran = planner(*words("explain", "--set", "rollout_tensor_parallel=1"))
+    ran = planner(*words("explain", "--set", "recompute=full"))
     assert ran.exit_code == 0, ran.err
     for told in ("generate", "Time of a training step", "Time of a decode step", "What if"):
         assert told in ran.out, told

@@ -57,12 +57,13 @@ class RlStep:
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
 
-        With partial rollouts, none where answers are cut off at the end of generation. Apart, an
-        engine that may run k batches ahead meets the tail of one in k steps: of weights one step
-        old, all of it, which is what the published steps of NeMo-RL show.
+        With partial rollouts, none where a step takes the answers that are done. Where it waits for
+        those of its own batch, an engine that may run k batches ahead meets the tail of one in k
+        steps: of weights one step old, all of it.
         """
         c = self.configurations
-        apart = np.where(c.placement == Placement.ASYNC, 1 / np.maximum(c.staleness, 1.0), 1.0)
+        own = 1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+        apart = np.where(c.placement == Placement.ASYNC, own, 1.0)
         return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
 
     @cached_property
