@@ -38,9 +38,10 @@ _HEAD = ("quantity", *RL_TABLES.keys, "level", "low", "high", "rows", "basis")
 
 
 def cases() -> Iterator[tuple[Run, RlCase]]:
-    """The rows that are predicted."""
+    """The rows with a step time that are predicted."""
     library = Library(catalogue=Catalogue(None))
-    for run in read_runs(SHIPPED_RL).rows:
+    timed = (run for run in read_runs(SHIPPED_RL).rows if run.number("measured_step_time_s"))
+    for run in timed:
         try:
             yield run, rl_case(run, library)
         except NotPredicted as error:

@@ -106,6 +106,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
             reference_model=algorithm != "dapo",
             critic=algorithm == "ppo",
             old_logprob=run.flag("old_logprob") is not False,
+            micro_batch_tokens=run.count("micro_batch_tokens") or 0,
         )
     except ValueError as error:
         raise NotPredicted(f"impossible step: {error}") from error
@@ -154,6 +155,7 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWork) -> RlConfigura
         rollout_tensor_parallel=np.array(engines, dtype=np.float64),
         rollout_gpu_memory=float(run.number("rollout_gpu_memory") or 0.0),
         rollout_quantization=code("rollout_quantization", "w16a16"),
+        offload=code("offload", "none"),
         offload_train=run.flag("offload_train") is not False,
     )
 
