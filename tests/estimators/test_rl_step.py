@@ -156,6 +156,24 @@ def test_what_stays_on_the_gpu_is_no_longer_free():
     assert awake.phase_memory[update] > away.phase_memory[update] + 2**30
 
 
+def test_a_reference_model_waits_where_the_trainer_does():
+    alone = replace(WORK, reference_model=False)
+    for offload, on_gpu in ((True, 0.0), (False, 8.03e9)):
+        kept = [step_of(work, offload_train=offload) for work in (WORK, alone)]
+        update = MEMORY_PHASES.index("update")
+        extra = kept[0].phase_memory[update] - kept[1].phase_memory[update]
+        assert extra == pytest.approx(on_gpu, rel=0.1, abs=1e6)
+        assert kept[0].host_memory - kept[1].host_memory == pytest.approx(
+            8.03e9 - on_gpu, rel=0.1, abs=1e9
+        )
+
+
+def test_a_micro_batch_has_no_more_than_a_rank_has():
+    full = replace(WORK, micro_batch_tokens=65536)
+    small = [step_of(full, global_batch_size=size).trainer.peak_memory for size in (64, 128, 512)]
+    assert small[0] < small[1] < small[2]
+
+
 def test_the_balanced_split_balances():
     step = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=8)
     trains = np.round(step.balanced_train_gpus / 2) * 2

@@ -171,15 +171,17 @@ class RlStep:
 
         On the same GPU the engine shares what it is told to use with what of the trainer stays;
         weights are handed over before the cache is there again; and the trainer has what the
-        engine leaves.
+        engine leaves. Where the trainer goes to host memory, other models wait there for their
+        passes.
         """
         c, trainer, memory = self.configurations, self.trainer, self.rollout.memory
         critic = trainer.states if self.setting.workload.critic else np.zeros(())
-        stays = trainer.reserved + np.where(c.offload_train, 0.0, trainer.states + critic)
+        others = np.where(c.offload_train, 0.0, critic + trainer.reference)
+        stays = trainer.reserved + np.where(c.offload_train, 0.0, trainer.states) + others
         engine = np.maximum(memory.usable, self.rollout.needed)
         left = np.where(c.offload_rollout, memory.reserved, engine)
         wakes = memory.weights + memory.reserved + trainer.weights + trainer.reserved + _BUCKET
-        update = trainer.peak_memory + np.where(c.offload_train, 0.0, critic)
+        update = trainer.peak_memory + others
         return (
             engine + np.where(c.colocated, stays, 0.0),
             np.where(c.colocated, wakes, 0.0),
@@ -208,7 +210,8 @@ class RlStep:
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)
         waiting = np.where(c.colocated, states + slept, 0.0)
-        return waiting + self.trainer.estimate.memory.host
+        reference = np.where(c.offload_train, self.trainer.reference, 0.0)
+        return waiting + reference + self.trainer.estimate.memory.host
 
 
 def evaluate_rl(setting: RlSetting, configurations: RlConfigurations) -> RlStep:
