@@ -33,6 +33,7 @@ READ_ALONE = (
     "openrlhf",
     "open-instruct",
     "nemo-rl",
+    "slime",
     "tgi",
     "lmdeploy",
     "ollama",
