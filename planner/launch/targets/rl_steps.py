@@ -12,6 +12,7 @@ from dataclasses import replace
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
+from planner.launch.option_table import OptionTable
 from planner.launch.target import Target, gathered
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
@@ -33,10 +34,12 @@ def reader_of_steps(
     profiles: tuple[str, ...],
     put: Callable[[Reading, Answers, Gathered], None],
     whole: Callable[[Found], Found],
+    table: str = "",
 ) -> Target:
     """The target with what reads its files as whole steps.
 
-    ``put`` adds what no row of the table tells, given the answers of the update.
+    ``put`` adds what no row of the table tells, given the answers of the update; ``table`` is the
+    name of that table where it is not the target's own.
     """
 
     def of_update(reading: Reading) -> Answers:
@@ -50,11 +53,14 @@ def reader_of_steps(
         found = _around(reading, update, target)
         put(reading, update, found)
         _complete(found)
-        return found.made("rl", used=update.used, ignored=update.ignored)
+        rows = OptionTable.load(step.name)
+        names = rows.options | rows.used
+        used = {one.option for name, one in reading.found.options.items() if name in names}
+        return found.made("rl", used=update.used | used, ignored=update.ignored)
 
     step = replace(
         target,
-        name=f"{target.name}-step",
+        name=table or f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
@@ -84,6 +90,7 @@ def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
         **found.defaults,
     }
     found.asked = [name for name in update.asked if name in known]
+    found.otherwise = {name: one for name, one in update.otherwise.items() if name in kept}
     found.values["reference_model"] = update.values["training_objective"] == TrainingObjective.GRPO
     return found
 

@@ -11,6 +11,7 @@ from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Job, Target
+from planner.launch.targets.trl_steps import step_of
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
     is_accelerate_document,
@@ -335,4 +336,4 @@ ACCELERATE = Target(
     script=_of_script,
     accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
 )
-TARGETS = (TRANSFORMERS, DEEPSPEED, ACCELERATE)
+TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))
