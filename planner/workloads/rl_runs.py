@@ -13,7 +13,7 @@ from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
-from planner.confidence.rl import rl_confidence
+from planner.confidence.rl import OwnSteps, rl_confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl import RlConfigurations
 from planner.configurations.rl_rules import OWN_RULES, RL_REJECTING, RL_RULES, RlContext
@@ -84,7 +84,10 @@ class RlSource(Source):
         """Where 90 % of published steps like these are."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
-        return rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind)
+        rollouts = setting.rollouts
+        own = OwnSteps(runs=rollouts.own_runs, error=rollouts.own_error)
+        told = own if gpu.name in rollouts.own_gpus and own.runs else None
+        return rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
