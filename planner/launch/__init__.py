@@ -34,6 +34,7 @@ READ_ALONE = (
     "open-instruct",
     "nemo-rl",
     "slime",
+    "prime-rl",
     "tgi",
     "lmdeploy",
     "ollama",
