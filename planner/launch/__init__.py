@@ -35,6 +35,7 @@ READ_ALONE = (
     "nemo-rl",
     "slime",
     "prime-rl",
+    "skyrl",
     "tgi",
     "lmdeploy",
     "ollama",

@@ -17,7 +17,7 @@ from planner.launch.target import Target, gathered
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
 
-_OF_MEAN = 4
+OF_MEAN = 4
 """A cap over the mean of answers, as `--output-cap` is where nobody gives one."""
 _MOST_PROMPT, _OF_LENGTH = 1024, 8
 """Tokens of a prompt, and a sequence over its prompt, where an option bounds sequences alone."""
@@ -99,7 +99,7 @@ def _complete(found: Gathered) -> None:
     """Lengths that no file tells, and who is there beside the policy."""
     values = found.values
     if "output_cap" in values:
-        mean = max(int(values["output_cap"]) // _OF_MEAN, 1)
+        mean = max(int(values["output_cap"]) // OF_MEAN, 1)
         told = f"{mean:,}, a quarter of the longest: files do not tell the mean"
         found.assume("output_tokens", mean, told)
     values["critic"] = values.get("algorithm") == Algorithm.PPO
