@@ -36,6 +36,7 @@ READ_ALONE = (
     "slime",
     "prime-rl",
     "skyrl",
+    "areal",
     "tgi",
     "lmdeploy",
     "ollama",
