@@ -70,7 +70,10 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     if result.recommended is None:
         return []
     own = full_row(result.recommended, plan.problem.sources)
-    column = _column(plan.request, own)
+    # The cost that levers are told by; the time where no price is known.
+    order = _COSTS if plan.request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
+    known = (name for name in order if math.isfinite(number(own.get(name))))
+    column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
     tried = [*_contracts(plan.request, own, column)]
     for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
         row = _searched(plan.request.changed(**answers))
@@ -79,13 +82,6 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
         tried.append(_lever((name, first, second), column, own, row))
     found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
     return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
-
-
-def _column(request: Request, own: Row) -> str:
-    """The cost that levers are told by; the time where no price is known."""
-    order = _COSTS if request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
-    known = (name for name in order if math.isfinite(number(own.get(name))))
-    return next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
 
 
 def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
