@@ -6,9 +6,9 @@ import ast
 import dataclasses
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
+from syntax import trees
 
 from planner.configurations.enumerate import AXES
 from planner.configurations.rl import RlConfigurations
@@ -31,7 +31,6 @@ from planner.workloads.pools import PoolDeployments
 from planner.workloads.replicas import Replicas
 from planner.workloads.training_runs import TrainingRuns
 
-PACKAGE = Path(__file__).parents[1] / "planner"
 TABLES = {
     "train": TrainingConfigurations,
     "serve": ServingConfigurations,
@@ -133,9 +132,9 @@ def words_of_literals():
     Also the keywords of a ``dict`` and the words of a string.
     """
     found = []
-    for path in PACKAGE.rglob("*.py"):
-        name = str(path.relative_to(PACKAGE))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, tree in trees().items():
+        name = path.removeprefix("planner/")
+        for node in ast.walk(tree):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
             if isinstance(node, ast.Tuple | ast.List | ast.Set):
                 words = {item.value for item in node.elts if isinstance(item, ast.Constant)}
