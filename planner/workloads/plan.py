@@ -152,17 +152,12 @@ class Outer:
                 self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
             self.notes.digests.update(notes.digests)
             several.append(notes)
-        self._note_common(several)
+        for name in dict.fromkeys(name for one in several for name in one.defaults):
+            texts = {one.defaults.get(name) for one in several}
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
         if not found:
             raise SearchSpaceError(self.refused[0][1])
         return found
-
-    def _note_common(self, several: Sequence[Notes]) -> None:
-        """What was chosen alike for all questions; of what was not, that it is each one's own."""
-        names = dict.fromkeys(name for one in several for name in one.defaults)
-        for name in names:
-            texts = {one.defaults.get(name) for one in several}
-            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
 
     def _note_chosen(self, scenes: Sequence[Scene]) -> None:
         """What GPUs and profiles decided of one question, each with where it is so."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base import text
-from planner.base.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.decide.sizing.fleet import Size
@@ -474,9 +474,11 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], l
     """Draw every kind of point; their handles and what they mean."""
     theme, ties = canvas.theme, np.asarray(found.ties, dtype=bool)
     x, y = found.first, found.second
-    shown = _spread(len(x.values))
+    number = len(x.values)
+    places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
+    shown = np.unique(np.round(places).astype(int))
     whiskers = _intervals(axes, x, y, shown, theme.muted)
-    size, number = 5.0 if canvas.picture.is_narrow else 7.0, len(x.values)
+    size = 5.0 if canvas.picture.is_narrow else 7.0
     drawn: list[tuple[Any, str]] = []
 
     def points(which: BoolArray, label: str, **style: Any) -> None:
@@ -534,9 +536,3 @@ def _intervals(
         alpha = 1.0 if strong else 0.55
         drawn = axes.errorbar(alpha=alpha, **places, **{name: lengths}, **style)
     return drawn
-
-
-def _spread(number: int) -> FloatArray:
-    """Places of all rows, or of some from the first to the last."""
-    most = min(number, _MOST_INTERVALS)
-    return np.unique(np.round(np.linspace(0, number - 1, most)).astype(int))
