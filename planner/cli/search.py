@@ -115,7 +115,7 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     from planner.launch.assumed import full_row, judged
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
-    from planner.show.views.search import own_line
+    from planner.show.views.search import held_line, own_line
 
     try:
         _, found, _ = judged(own)
@@ -123,7 +123,9 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
         return
     if result.recommended is not None:
         line = own_line(plan, result.recommended.row, full_row(found), found.rejected_by)
-        write(make_console(stderr=stdout_taken), [GAP, said(line)])
+        held = held_line(plan, full_row(found))
+        lines = [said(each) for each in (line, held) if each]
+        write(make_console(stderr=stdout_taken), [GAP, *lines])
 
 
 def _takes_stdout(given: options.Given) -> bool:

@@ -16,8 +16,7 @@ from planner.decide.open_facts import MOVES
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import full_columns
-from planner.optimize.source import first_row
+from planner.optimize.result_columns import full_row
 from planner.question.request import ALL, Request
 from planner.question.terms import columns_about, glossary
 from planner.specs.price import CONTRACTS
@@ -70,7 +69,7 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     """
     if result.recommended is None:
         return []
-    own = first_row(full_columns(result.recommended.columns(), plan.problem.sources))
+    own = full_row(result.recommended, plan.problem.sources)
     # The cost that levers are told by; the time where no price is known.
     order = _COSTS if plan.request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
     known = (name for name in order if math.isfinite(number(own.get(name))))

@@ -36,10 +36,7 @@ _CAP = "concurrency"
 def as_started(request: Request, burst: int | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request as an engine runs what a launch file says, and what is to be said of that.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The question is impossible.
+    Raises `SpecError, SearchSpaceError, InfeasibleError`: the question is impossible.
     """
     if request.workload != "serve" or _CAP not in request.settings:
         return request, ()

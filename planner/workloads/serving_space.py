@@ -369,6 +369,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}
+    values["prefix_cache_hit_rate"] = request.prefix_cache_hit_rate or 0.0
     values |= (variations := variations_of(request))
     for name, variation in variations.items():
         if getattr(request, name) is None and variation:

@@ -19,10 +19,10 @@ from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import RUNS, full_columns, intervals
+from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.page import (
     BAD,
     BEST,
@@ -264,7 +264,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
     if result.proven is None:
         return f"{missing}, nor of any other choice here."
-    row = first_row(full_columns(result.proven.columns(), plan.problem.sources))
+    row = full_row(result.proven, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, other = number_of(best.row, column), number_of(row, column)
     away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
@@ -278,7 +278,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
-    row = first_row(full_columns(better.columns(), plan.problem.sources))
+    row = full_row(better, plan.problem.sources)
     goal = plan.problem.objectives[0].name
     return tied_words(
         plan.workload, of_objective(plan, goal, row), best.row, with_told_ends(plan, better, row)
@@ -356,6 +356,14 @@ def own_line(
     return (
         f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
     )
+
+
+def held_line(plan: Plan, own: Mapping[str, object]) -> str:
+    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+    names = terms_about("held", plan.workload.name)
+    kept = [name for name in names if plan.request.settings.get(name) == own[name]]
+    told = ", ".join(f"{name} {text.value(own[name])}" for name in kept)
+    return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
 
 
 def comparisons_blocks(
