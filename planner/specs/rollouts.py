@@ -78,6 +78,9 @@ class Rollouts:
     waits_for_batch: bool = False
     """Answers are generated for a step that waits for all of them; else a step takes those that are
     done, and others go on."""
+    pads_linear_attention: bool = False
+    """Answers of a model with linear attention are not packed into micro-batches: each is padded to
+    the longest."""
     micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
     """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
     decode_layer_time: Seconds = 0.0
