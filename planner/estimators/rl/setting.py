@@ -105,7 +105,8 @@ class RlSetting:
         work = self.workload
         mean, deviation = work.mean_length, max(round(self.deviation), 1)
         if self.rollouts.pads_linear_attention and any(
-            group.attention.kind is AttentionKind.LINEAR for group in self.model.layer_groups
+            group.attention is not None and group.attention.kind is AttentionKind.LINEAR
+            for group in self.model.layer_groups
         ):
             mean, deviation = work.longest, 1
         return self._training(
