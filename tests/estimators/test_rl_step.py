@@ -190,6 +190,18 @@ def test_a_reference_model_waits_where_the_trainer_does():
         )
 
 
+def test_answers_of_linear_attention_are_padded_where_they_are_not_packed():
+    def updates(model, framework):
+        layout = RlConfigurations.of(num_gpus=[16.0], global_batch_size=512, **LAYOUT)
+        step = evaluate_rl(setting_of(model=model, framework=framework), layout)
+        return float(step.times["update"][0])
+
+    padded, packed = (updates("qwen3.5-9b", name) for name in ("verl-megatron", "slime"))
+    assert padded / packed > 2
+    alike = [updates("llama-3.1-8b", name) for name in ("verl-megatron", "slime")]
+    assert alike[0] / alike[1] == pytest.approx(1, abs=0.2)
+
+
 def test_a_micro_batch_has_no_more_than_a_rank_has():
     full = replace(WORK, micro_batch_tokens=65536)
     small = [step_of(full, global_batch_size=size).trainer.peak_memory for size in (64, 128, 512)]
