@@ -145,6 +145,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
 
 
 def _check(work: RlWork, model: ModelSpec) -> None:
+    if not any(each.causal for each in model.attentions):
+        raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
         raise SpecError(
             f"Answers of {work.output_tokens:,} tokens on average cannot be cut off at "
@@ -460,7 +462,8 @@ RL = Workload(
     weighed=("time_to_train_days", "cost_usd", "num_gpus"),
     timed=rl_steps,
     lengths=terms_about("length", "rl"),
-    batch="micro_batch_size",
+    longest=("output_cap",),
+    batch="",
     wording=Wording(
         noun="plan",
         asked=_asked,

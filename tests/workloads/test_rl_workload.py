@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.errors import SpecError
+from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import in_parts
 from planner.pages.table import breakdowns
 from planner.question.terms import terms_of
@@ -148,6 +148,7 @@ def test_a_plan_is_explained_against_another_length(planner):
         (("--framework", "trl", "--set", "placement=async"), "TRL has colocated, separate"),
         (("--framework", "megatron-lm"), "generates no answers"),
         (("--engine", "tensorrt-llm"), "it has vllm and sglang"),
+        (("--model", "bge-m3"), "BGE-M3 generates no answers"),
         (("--algorithm", "reinforce"), "Known: grpo, dapo, rloo, ppo"),
     ],
 )  # fmt: skip
@@ -173,6 +174,23 @@ def test_a_layout_says_its_staleness_once(settings, framework, short, long):
     row = {name: values[0] for name, values in found.table().items()}
     assert layout(row) == short
     assert plan_words(row) == long
+
+
+def test_the_longest_answer_that_fits_is_told():
+    settings = {"recompute": "full"}
+    found = planner.max_length(**ASKED, settings=settings)
+    assert (found.name, found.own) == ("output_cap", 4096)
+    for cap, fits in ((found.largest, True), (found.largest + 1, False)):
+        again = planner.estimate(**{**ASKED, "output_cap": cap}, settings=settings)
+        assert (again.rejected_by == "") is fits
+    budget = planner.max_length(**ASKED, settings=settings, micro_batch_tokens=8192)
+    assert budget.largest == 8192 - 128
+    assert budget.ends_at == "micro_batch_tokens"
+
+
+def test_micro_batches_are_no_number_of_sequences():
+    with pytest.raises(SearchSpaceError, match="max-length says how long"):
+        planner.max_batch(**ASKED, settings={"recompute": "full"})
 
 
 def test_a_host_that_is_full_is_a_rule():
