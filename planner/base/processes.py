@@ -90,19 +90,14 @@ def _once(
                 waiting[pool.submit(_run, task)] = task
             if not waiting:
                 return
-            for future in _ended(waiting, look):
+            while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
+                look()
+            for future in ended:
                 yield waiting.pop(future), future.result()
     finally:
         alive.close()  # what is still being worked on is not waited for
         pool.shutdown(cancel_futures=True)
         ends.close()
-
-
-def _ended(waiting: Iterable[Future[Result]], look: Callable[[], object]) -> set[Future[Result]]:
-    """At least one that has ended."""
-    while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
-        look()
-    return ended
 
 
 _work: Callable[[Any], Any] | None = None

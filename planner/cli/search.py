@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from planner.base.cells import Value, number
 from planner.cli import options
@@ -72,7 +72,10 @@ def search(given: options.Given) -> None:
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
         if not result.table:
-            _refuse(plan, result)
+            from planner.errors import InfeasibleError
+            from planner.show.views.infeasible import infeasible_message
+
+            raise InfeasibleError(infeasible_message(plan, result))
         if not all_rows and (csv or json):
             add(result.scaled(result.table))
         compared = _compared(plan, result) if given["compare_api"] else None
@@ -128,13 +131,6 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
 def _takes_stdout(given: options.Given) -> bool:
     """Whether rows go where the report would."""
     return Path("-") in (given["csv"], given["json"])
-
-
-def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
-    from planner.errors import InfeasibleError
-    from planner.show.views.infeasible import infeasible_message
-
-    raise InfeasibleError(infeasible_message(plan, result))
 
 
 def _drive(

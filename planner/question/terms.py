@@ -308,6 +308,7 @@ def term_of_column(column: str) -> Term | None:
     return terms.get(column) or terms.get(stem)
 
 
+@cache
 def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     """The terms of a workload that are of one of these kinds, by name, in order.
 

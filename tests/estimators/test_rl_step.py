@@ -31,20 +31,21 @@ WORK = RlWork(
 )
 
 
-def setting_of(work=WORK, model="llama-3.1-8b"):
+def setting_of(work=WORK, model="llama-3.1-8b", framework="nemo-rl"):
     gpu = CATALOGUE.load_gpu("h100").spec
     return RlSetting(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
         model=CATALOGUE.load_model(model),
-        framework=CATALOGUE.load_framework("nemo-rl").spec,
+        framework=CATALOGUE.load_framework(framework).spec,
         engine=CATALOGUE.load_engine("vllm").spec,
         workload=work,
     )
 
 
-def step_of(work=WORK, **values):
+def step_of(work=WORK, framework="nemo-rl", **values):
     plain = {"num_gpus": [16.0], "global_batch_size": 512, **LAYOUT}
-    return evaluate_rl(setting_of(work), RlConfigurations.of(**{**plain, **values}))
+    setting = setting_of(work, framework=framework)
+    return evaluate_rl(setting, RlConfigurations.of(**{**plain, **values}))
 
 
 def test_phases_of_colocated_ones_add_up_to_the_step():
@@ -91,6 +92,25 @@ def test_more_staleness_leaves_less_of_the_tail():
     assert times[0] > times[1] > times[2] > float(steps[0].rollout.steady[0])
 
 
+def test_a_step_that_takes_what_is_done_meets_no_tail():
+    of = {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1, "partial_rollout": True}
+    waits, takes = step_of(**of), step_of(framework="verl-megatron", **of)
+    assert waits.tail_share == 1
+    assert takes.tail_share == 0
+    assert takes.generate == pytest.approx(takes.rollout.steady)
+
+
+def test_experts_wait_for_the_host_in_each_micro_batch():
+    setting = setting_of(model="qwen3-30b-a3b")
+    layout = RlConfigurations.of(
+        num_gpus=[16.0], global_batch_size=512, expert_parallel=8, recompute=1, zero_stage=1
+    )
+    execution = replace(setting.framework.execution, expert_host_wait=0.0)
+    none = replace(setting, framework=replace(setting.framework, execution=execution))
+    steps = [evaluate_rl(one, layout) for one in (setting, none)]
+    assert float(steps[0].times["update"][0]) > 1.5 * float(steps[1].times["update"][0])
+
+
 def test_partial_rollouts_cut_the_tail_off_and_compute_prefixes_again():
     plain, partial = step_of(), step_of(partial_rollout=True)
     assert partial.generate < plain.generate
@@ -120,7 +140,7 @@ def test_equal_answers_leave_no_lane_idle():
 
 def test_weights_are_handed_over_by_the_method():
     known, size = transfers(), 2 * 8.03e9
-    for method in (WeightSync.NCCL, WeightSync.HOST):
+    for method in (WeightSync.NCCL, WeightSync.HOST, WeightSync.PACKED):
         step = step_of(weight_sync=method)
         expected = known[method].start + size / known[method].rate
         assert step.times["sync"] == pytest.approx(expected, rel=0.01)
@@ -155,6 +175,24 @@ def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
     assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
     assert apart.phase_memory[1] == 0
     assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory)
+
+
+def test_a_reference_model_waits_where_the_trainer_does():
+    alone = replace(WORK, reference_model=False)
+    for offload, on_gpu in ((True, 0.0), (False, 8.03e9)):
+        kept = [step_of(work, offload_train=offload) for work in (WORK, alone)]
+        update = MEMORY_PHASES.index("update")
+        extra = kept[0].phase_memory[update] - kept[1].phase_memory[update]
+        assert extra == pytest.approx(on_gpu, rel=0.1, abs=1e6)
+        assert kept[0].host_memory - kept[1].host_memory == pytest.approx(
+            8.03e9 - on_gpu, rel=0.1, abs=1e9
+        )
+
+
+def test_a_micro_batch_has_no_more_than_a_rank_has():
+    full = replace(WORK, micro_batch_tokens=65536)
+    small = [step_of(full, global_batch_size=size).trainer.peak_memory for size in (64, 128, 512)]
+    assert small[0] < small[1] < small[2]
 
 
 def test_the_balanced_split_balances():

@@ -11,9 +11,9 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import in_parts
-from planner.pages.table import breakdowns
 from planner.question.terms import terms_of
 from planner.show.views.plots.parts import part_bars
+from planner.ui.pages.table import breakdowns
 from planner.workloads.plan import make_plan
 from planner.workloads.rl import layout, plan_words
 from planner.workloads.rl_runs import RlRuns

@@ -73,12 +73,13 @@ class RlStep:
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
 
-        With partial rollouts, none where answers are cut off at the end of generation. Apart, an
-        engine that may run k batches ahead meets the tail of one in k steps: of weights one step
-        old, all of it, which is what the published steps of NeMo-RL show.
+        With partial rollouts, none where a step takes the answers that are done. Where it waits for
+        those of its own batch, an engine that may run k batches ahead meets the tail of one in k
+        steps: of weights one step old, all of it.
         """
         c = self.configurations
-        apart = np.where(c.placement == Placement.ASYNC, 1 / np.maximum(c.staleness, 1.0), 1.0)
+        own = 1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+        apart = np.where(c.placement == Placement.ASYNC, own, 1.0)
         return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
 
     @cached_property
@@ -186,10 +187,12 @@ class RlStep:
 
         On the same GPU the engine shares what it is told to use with what of the trainer stays;
         weights are handed over before the cache is there again; and the trainer has what the
-        engine leaves. The cache is that with the activations of the engine.
+        engine leaves. The cache is that with the activations of the engine. Where the trainer goes
+        to host memory, other models wait there for their passes.
         """
         c, trainer, memory = self.configurations, self.trainer, self.rollout.memory
         critic = trainer.states if self.setting.workload.critic else np.zeros(())
+        others = (1.0 - c.offload_train) * (critic + trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
         cache = engine - memory.weights - memory.reserved
         awake = 1.0 - c.offload_rollout
@@ -197,7 +200,7 @@ class RlStep:
             "engine_weights": memory.weights,
             "engine_cache": cache,
             "engine_reserved": memory.reserved,
-            "trainer_states": c.colocated * (1.0 - c.offload_train) * (trainer.states + critic),
+            "trainer_states": c.colocated * ((1.0 - c.offload_train) * trainer.states + others),
             "trainer_reserved": c.colocated * trainer.reserved,
         }
         wake_up = {
@@ -208,7 +211,7 @@ class RlStep:
             "bucket": np.asarray(float(_BUCKET)),
         }
         update = {
-            "trainer_states": trainer.states + (1.0 - c.offload_train) * critic,
+            "trainer_states": trainer.states + others,
             "trainer_activations": trainer.peak_memory - trainer.states - trainer.reserved,
             "trainer_reserved": trainer.reserved,
             "engine_weights": c.colocated * awake * memory.weights,
@@ -245,7 +248,8 @@ class RlStep:
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)
         waiting = np.where(c.colocated, states + slept, 0.0)
-        return waiting + self.trainer.estimate.memory.host
+        reference = np.where(c.offload_train, self.trainer.reference, 0.0)
+        return waiting + reference + self.trainer.estimate.memory.host
 
 
 def evaluate_rl(setting: RlSetting, configurations: RlConfigurations) -> RlStep:

@@ -17,7 +17,8 @@ def targets() -> dict[str, Target]:
     """All targets by name: what plans are written for."""
     found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
     found |= {name: _of_module(name) for name in TARGETS if name not in _TRAINERS}
-    return {name: found[name] for name in TARGETS}
+    # Of programs that generate what they train the whole step is written.
+    return {name: found[name].step or found[name] for name in TARGETS}
 
 
 @cache

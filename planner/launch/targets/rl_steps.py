@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
-from planner.launch.target import Target, gathered
+from planner.launch.option_table import Settings
+from planner.launch.target import Draft, Job, Target, gathered
+from planner.launch.targets.rl_drafts import saying_all
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
 
@@ -33,10 +36,13 @@ def reader_of_steps(
     profiles: tuple[str, ...],
     put: Callable[[Reading, Answers, Gathered], None],
     whole: Callable[[Found], Found],
+    draft: Callable[[Job, Settings], Draft] | None = None,
+    **written: Any,
 ) -> Target:
-    """The target with what reads its files as whole steps.
+    """The target with what reads its files as whole steps, and writes them where it has a draft.
 
-    ``put`` adds what no row of the table tells, given the answers of the update.
+    ``put`` adds what no row of the table tells, given the answers of the update; ``draft`` and
+    ``written`` are those of `Target`.
     """
 
     def of_update(reading: Reading) -> Answers:
@@ -54,12 +60,15 @@ def reader_of_steps(
 
     step = replace(
         target,
-        name=f"{target.name}-step",
+        words=f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
         whole=whole,
+        **written,
     )
+    if draft is not None:
+        step = replace(step, draft=saying_all(step, draft))
     return replace(target, answers=of_update, step=step)
 
 

@@ -21,10 +21,10 @@ from planner.show.views.told import first, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 
-NO_BETTER = (
-    "Whether async is faster per GPU than colocated is told by published steps about as well as "
-    "by a rule of thumb: it gains at the same number of GPUs where these are many for the batch, "
-    "and loses where it takes more of them."
+TOLD_APART = (
+    "Async over colocated per GPU is predicted to 13 % of published pairs, by a rule of thumb to "
+    "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
+    "closer ones are not told apart."
 )
 _LEAST = 0.05
 """GiB of a part of the memory that is told."""
@@ -91,7 +91,7 @@ def _balance(runs: RlRuns) -> list[str]:
     if is_apart and not bool(first(step.overlaps)):
         lines.append(_turns(runs))
     if is_apart:
-        lines.append(NO_BETTER)
+        lines.append(TOLD_APART)
     if bool(first(step.overlaps)) or first(c.staleness) > 0:
         lines.append(OLDER)
     return lines

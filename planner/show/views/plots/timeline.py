@@ -238,18 +238,12 @@ def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> Non
         )
         found += [float(one) for one in wanted if start <= one * seconds <= end]
     places = scale([one * seconds for one in found])
-    kept = _apart(places, scale.end / across)
-    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
-    axes.set_xlabel(unit, loc="right", labelpad=1)
-
-
-def _apart(places: FloatArray, least: float) -> list[int]:
-    """Numbers of places that are at least so far from each other."""
     kept: list[int] = []
     for at in np.argsort(places):
-        if not kept or places[at] - places[kept[-1]] >= least:
+        if not kept or places[at] - places[kept[-1]] >= scale.end / across:
             kept.append(int(at))
-    return kept
+    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
+    axes.set_xlabel(unit, loc="right", labelpad=1)
 
 
 def _memory_columns(picture: Picture) -> int:

@@ -13,7 +13,6 @@ from planner.decide.explaining.explanation import Explanation
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError, SpecError
 from planner.optimize.result_columns import ends_of
-from planner.pages.document import Document, numbers
 from planner.question.inputs import limit_column
 from planner.question.terms import Term, columns_about, glossary, term_of_column, terms_about
 from planner.show.page import (
@@ -40,6 +39,7 @@ from planner.show.views.front import settings_of
 from planner.show.views.sure import moved_words
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
 from planner.specs.catalogue import Catalogue
+from planner.ui.pages.document import Document, numbers
 from planner.workloads.base import Wording, Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
