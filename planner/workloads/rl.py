@@ -71,6 +71,7 @@ _USUAL = {
     **dict.fromkeys(terms_about("length", "rl"), _TOKENS),
 }
 _STEPS = 1000
+_LONGEST = ("output_cap",)
 _CAP = 4
 # Of answers to questions of mathematics and code.
 _VARIATION = 0.8
@@ -461,8 +462,8 @@ RL = Workload(
     suits=lambda _, framework: framework.rollouts is not None,
     weighed=("time_to_train_days", "cost_usd", "num_gpus"),
     timed=rl_steps,
-    lengths=terms_about("length", "rl"),
-    longest=("output_cap",),
+    lengths=(*terms_about("length", "rl"), *_LONGEST),
+    longest=_LONGEST,
     batch="",
     wording=Wording(
         noun="plan",
