@@ -357,11 +357,8 @@ def _older(row: Mapping[str, object]) -> list[str]:
 def _split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
-    gpus = (
-        f"{train:,.0f}"
-        if row["placement"] == Placement.COLOCATED.word
-        else (f"{train:,.0f}+{rollout:,.0f}")
-    )
+    is_apart = row["placement"] != Placement.COLOCATED.word
+    gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
     known = terms_of("train", "parameter")
     sizes = {known[name].short: number_in(row, name) for name in DEGREES if name in row}
     degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"

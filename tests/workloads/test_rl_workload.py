@@ -96,6 +96,16 @@ def test_a_plan_is_estimated_again(planner, tmp_path):
     assert row["bottleneck"] in ("trainer", "rollout")
 
 
+def test_a_colocated_plan_runs_on_other_gpus(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    colocated = ("--set", "placement=colocated", "--save-plan", plan)
+    assert planner(*words("search", *colocated)).exit_code == 0
+    ran = planner("estimate", "--plan", plan, "--gpus", "32")
+    assert ran.exit_code == 0, ran.err
+    told = planner("explain", "--plan", plan).out
+    assert "1 node fewer: 8 GPUs: step time" in told, told
+
+
 def test_steps_are_sized_by_a_deadline(planner):
     ran = planner(
         "size", "--workload", "rl", "--model", "llama-3.1-8b", "--gpu", "h100",
