@@ -125,7 +125,8 @@ def _model_in(option: str, word: Word) -> str | None:
     """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
     _, slash, name = told_in(word).rpartition("/")
     is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
-    is_model = is_known and "model" in option.lower() and checkpoint_of(name).model is not None
+    is_named = any(word in option.lower() for word in ("model", "checkpoint"))
+    is_model = is_known and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
 
 

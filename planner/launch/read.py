@@ -570,12 +570,13 @@ def read_launch(
         raise errors[0]
     several = joined(distinct(found))
     if number is None:
-        named = [one for one in several if "model" in one.values]
+        planned = [one for one in several if one.workload == workload] or several
+        named = [one for one in planned if "model" in one.values]
         loaded = [one for one in named if not named[1:] or one.has_model(specs)]
         # Of several servers one may take its sizes from outside.
         sizes = {*terms_about("model_parallel", "serve")}
         told = [one for one in loaded if not sizes & {*one.lacking({})}]
-        known = (told or loaded or named or several)[0]
+        known = (told or loaded or named or planned)[0]
         return _noted(_complete(known, specs), several)
     if not 1 <= number <= len(several):
         listed = "".join(f"\n  {words}" for words in _places(several))

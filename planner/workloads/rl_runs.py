@@ -15,7 +15,7 @@ from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
-from planner.confidence.rl import rl_confidence
+from planner.confidence.rl import OwnSteps, rl_confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl import RlConfigurations
 from planner.configurations.rl_rules import OWN_RULES, RL_REJECTING, RL_RULES, RlContext
@@ -100,7 +100,10 @@ class RlSource(Source):
         """Where 90 % of published steps like these are, of all steps with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
-        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind)
+        rollouts = setting.rollouts
+        own = OwnSteps(runs=rollouts.own_runs, error=rollouts.own_error)
+        told = own if gpu.name in rollouts.own_gpus and own.runs else None
+        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
         failures = calendar_factors(setting.packed, self.site, num_gpus)
         together = range_of_product(sure.factors["step_time"], failures)
         return replace(sure, factors={**sure.factors, "calendar_time": together})

@@ -169,7 +169,8 @@ class RlStep:
         )
         size = count_parameters(self.setting.model).total
         num_bytes = size * _WEIGHT_BYTES[self.configurations.rollout_quantization]
-        return sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
+        usual = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
+        return usual * self.setting.rollouts.sync_factor
 
     @cached_property
     def _switch(self) -> FloatArray:

@@ -9,6 +9,7 @@ from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Job, Target
+from planner.launch.targets.trl_steps import step_of
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
     is_trainer_document,
@@ -300,4 +301,4 @@ ACCELERATE = Target.of(
     honoured=honoured,
     script=_of_script,
 )
-TARGETS = (TRANSFORMERS, DEEPSPEED, ACCELERATE)
+TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))
