@@ -165,17 +165,17 @@ def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
     trainer, memory = step.trainer, step.rollout.memory
     generate, wake_up, update = step.phase_memory
     told = np.maximum(memory.usable, step.rollout.needed)
-    others = 0.0 if offload else trainer.reference
-    stays = trainer.reserved + (0.0 if offload else trainer.states) + others
+    reference = 0.0 if offload else trainer.reference
+    stays = trainer.reserved + reference + (0.0 if offload else trainer.states)
     assert generate == pytest.approx(told + stays)
     left = memory.reserved if offload else told
-    assert update == pytest.approx(trainer.peak_memory + others + left)
+    assert update == pytest.approx(trainer.peak_memory + reference + left)
     both = memory.weights + memory.reserved + trainer.weights + trainer.reserved
     assert wake_up == pytest.approx(both + 2 * 2**30)
     apart = step_of(placement=Placement.SEPARATE, train_gpus=8, offload_train=offload)
     assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
     assert apart.phase_memory[1] == 0
-    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory + others)
+    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory + reference)
 
 
 def test_a_reference_model_waits_where_the_trainer_does():
