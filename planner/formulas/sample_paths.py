@@ -57,8 +57,8 @@ def filled_by_drift(
 
     .. math:: \frac{dQ}{dt} = \lambda p s - \varphi, \quad \varphi = \frac{f}{a + b B + f}
 
-    Where X is beyond the places, prompts come as those are left, and take s' ``queued`` seconds
-    beside others. The wait is what is longer than the queue of the prompts alone:
+    Where f is infinite, prompts stop all answers, and Q stays 0. Where X is beyond the places,
+    prompts come as those are left, and take s' ``queued`` seconds beside others. The wait is what is longer than the queue of the prompts alone:
 
     .. math:: W = \frac{X - c}{c} \left(n (a + b c) + c s' p / o\right) - \frac{L - Q}{\varphi}
 
@@ -96,7 +96,9 @@ def filled_by_drift(
             later = np.maximum(later, 0.0)
             come = np.where(beyond, left * p / np.maximum(o, _LEAST), rate * p) * prompt
             most = 1 - alone / full
-            behind = np.maximum(behind + (come - most) * part, 0.0)
+            behind = np.where(
+                np.isfinite(full), np.maximum(behind + (come - most) * part, 0.0), 0.0
+            )
             middle, held = (held + later) / 2, later
             ran = ran + np.minimum(middle, c) / _PARTS
             line = np.maximum(line + (rate * p * prompt - most) * part, 0.0)
