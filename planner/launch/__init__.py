@@ -10,6 +10,9 @@ TARGETS = (
     "transformers",
     "axolotl",
     "maxtext",
+    "verl",
+    "nemo-rl",
+    "openrlhf",
     "vllm",
     "sglang",
     "tensorrt-llm",
@@ -33,12 +36,16 @@ READ_ALONE = (
     "openrlhf",
     "open-instruct",
     "nemo-rl",
+    "slime",
+    "prime-rl",
+    "skyrl",
+    "areal",
     "tgi",
     "lmdeploy",
     "ollama",
     "lorax",
 )
-"""Programs whose files are read, and not written."""
+"""Programs whose files of training are read, and not written."""
 
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"
