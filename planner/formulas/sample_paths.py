@@ -58,7 +58,8 @@ def filled_by_drift(
     .. math:: \frac{dQ}{dt} = \lambda p s - \varphi, \quad \varphi = \frac{f}{a + b B + f}
 
     Where f is infinite, prompts stop all answers, and Q stays 0. Where X is beyond the places,
-    prompts come as those are left, and take s' ``queued`` seconds beside others. The wait is what is longer than the queue of the prompts alone:
+    prompts come as those are left, and take s' ``queued`` seconds beside others. The wait is what
+    is longer than the queue of the prompts alone:
 
     .. math:: W = \frac{X - c}{c} \left(n (a + b c) + c s' p / o\right) - \frac{L - Q}{\varphi}
 
