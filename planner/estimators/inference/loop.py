@@ -11,6 +11,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_load_time
+from planner.estimators.inference.drift import drifted_in
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -32,8 +33,8 @@ from planner.formulas.queueing import (
     mean_wait,
     together_in_waves,
 )
-from planner.formulas.sample_paths import filled_by_drift, weighted_quantile
-from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths, classes_of
+from planner.formulas.sample_paths import weighted_quantile
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths
 from planner.specs.checked import unchecked
 
 
@@ -297,7 +298,7 @@ def _as_traced(
     if not mixes:
         prompt, left = loop.prompt(rate), costs.prompt(together)
     more = prompt / work.prompt
-    drifted = _drifted(
+    drifted = drifted_in(
         paths, replicas, rate, costs, work, prompt=prompt, queued=left, fullest=fullest
     )
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
@@ -346,74 +347,6 @@ def _as_traced(
     )
     token = (traced.step + traced.stalled) / tokens_per_step(setting)
     return replace(served, traced=traced, time_per_output_token=token)
-
-
-@record(kw_only=True)
-class _Drifted:
-    """What requests meet as replicas fill and empty, along the windows of a trace.
-
-    ``decoding``: sequences in `CLASSES` of the requests; ``waits`` for a place [s] in each window,
-    which has a share of the requests of ``weights``; ``longer``: prompts over answers, each over
-    its mean, of the requests that wait.
-    """
-
-    decoding: FloatArray
-    waits: FloatArray
-    weights: FloatArray
-    longer: FloatArray
-
-
-def _drifted(
-    paths: Paths,
-    replicas: FloatArray,
-    rate: FloatArray,
-    costs: Phases,
-    work: Work,
-    *,
-    prompt: FloatArray,
-    queued: FloatArray,
-    fullest: Numeric,
-) -> _Drifted:
-    """The windows of the replicas that take the requests in turn, of the nearest number of them."""
-    merged: _Drifted | None = None
-    for mine, turns in paths.nearest(replicas):
-        shape = (*turns.windows.shape, *[1] * np.ndim(rate))
-        requests, prompts, answers = turns.windows.reshape(shape)
-        running, waits = (
-            one.reshape(-1, *one.shape[2:])
-            for one in filled_by_drift(
-                prompts=prompts,
-                answers=answers,
-                seconds=paths.requests / replicas / len(prompts) / rate,
-                rate=rate,
-                fixed=costs.fixed,
-                slope=costs.slope,
-                steps=work.steps,
-                places=work.places,
-                prompt=prompt,
-                queued=queued,
-                fullest=fullest,
-            )
-        )
-        weights = requests.reshape(-1, *requests.shape[2:])
-        late = (waits > 0) * weights
-        ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
-        # Windows that do not share out evenly are left out.
-        lacking = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
-        found = _Drifted(
-            decoding=classes_of(running, weights.ravel()),
-            waits=np.pad(waits, lacking),
-            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), lacking),
-            longer=(ratio * late).sum(axis=0) / np.maximum(late.sum(axis=0), 1e-9),
-        )
-        if merged is not None:
-            before = vars(merged)
-            found = _Drifted(
-                **{name: np.where(mine, one, before[name]) for name, one in vars(found).items()}
-            )
-        merged = found
-    assert merged is not None
-    return merged
 
 
 def _filling(setting: ServingSetting, served: Served, offered: Offered) -> Served:
