@@ -31,11 +31,11 @@ _DRAWN_BY: Mapping[str, str] = {
     "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
-    "day": "day.draw_day",
+    "day": "traffic.draw_day",
     "matrix": "curves.draw_matrix",
     "predicted": "predicted.draw_predicted",
     "latency": "curves.draw_latencies",
-    "reuse": "reuse.draw_reuse",
+    "reuse": "traffic.draw_reuse",
 }
 
 
