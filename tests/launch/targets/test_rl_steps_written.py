@@ -160,7 +160,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
     [
         ("verl", {"placement": "separate"}, {}, "placement=one_step_off"),
         ("verl", {"placement": "async"}, {"algorithm": "dapo"}, "placement=colocated"),
-        ("verl", {"recompute": "selective"}, {}, "recompute of FSDP selective .it has full and"),
+        ("verl", {"zero_stage": 0}, {}, "zero_stage of FSDP 0 .it has 3 and 2"),
         ("verl", {"optimizer": "lion"}, {}, "optimizer lion .it has adam"),
         (
             "verl",
