@@ -163,7 +163,6 @@ def calibrate(given: options.Given) -> None:
         CALIBRATED,
         chosen_parameters,
         measured_runs,
-        parameters_of,
     )
     from planner.validation.fit import fit, number_of_fits
     from planner.validation.library import Library
@@ -175,12 +174,13 @@ def calibrate(given: options.Given) -> None:
     stem = None if framework is None else catalogue.find(kind.profiles, framework).stem
     name, rows = measured_runs(table, library, stem)
     profile = kind.load(library, name)
-    parameters = chosen_parameters(parameters_of(profile), profile.name, given["parameter"])
+    parameters = chosen_parameters(kind.parameters(profile), profile.name, given["parameter"])
     with progress_bar(number_of_fits(rows), "fits", quiet=given["quiet"]) as progress:
         found = fit(rows, parameters, progress)
     origin = f"fitted to {found.runs} runs of {given['runs'].name} by planner calibrate"
+    gpus = dict.fromkeys(row.case.gpu.name for row in rows)
     with written_whole(output) as file:
-        file.write(profile_text(catalogue.find(kind.profiles, name), found, origin))
+        file.write(profile_text(catalogue.find(kind.profiles, name), found, origin, [*gpus]))
     if not given["quiet"]:
         write(make_console(), calibration_blocks(profile.name, found, kind.time))
         typer.echo(f"\nWritten to {output}: use it with {kind.option} {output}")

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
+
 from planner.base.records import record
-from planner.confidence.intervals import Confidence, Tables, basis_of, interval_of, runs_at
+from planner.confidence.intervals import (
+    BASES,
+    LEVEL,
+    Confidence,
+    Tables,
+    basis_of,
+    interval_of,
+    runs_at,
+)
 
 RL_TABLES = Tables(
     keys=("framework", "gpu_class", "kind"),
@@ -27,8 +38,40 @@ class RlRule:
     nearest: bool = False
 
 
-def rl_confidence(framework: str, gpu: str, gpu_class: str, kind: str) -> Confidence:
-    """Factors on a predicted step, by how near the published steps are.
+_PRIOR_RUNS = 3
+"""Steps of a user that tell as much of the next one of his as all that are published."""
+_TAIL = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+
+@record(kw_only=True)
+class OwnSteps:
+    """Steps on a GPU that a profile was fitted to, and the spread of those that were left out.
+
+    ``error`` is the standard deviation of the logarithm of predicted over measured.
+    """
+
+    runs: int
+    error: float
+
+    def narrowed(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """The ends of an interval of published errors, which count as a few steps beside these.
+
+        So does their center, which the fit took away. Steps that are predicted worse than published
+        ones make an interval wider.
+        """
+        low, high = map(math.log, ends)
+        runs = _PRIOR_RUNS + self.runs
+        published = (high - low) / 2 / _TAIL
+        variance = (_PRIOR_RUNS * published**2 + self.runs * self.error**2) / runs
+        reach = _TAIL * math.sqrt(variance)
+        center = (low + high) / 2 * _PRIOR_RUNS / runs
+        return math.exp(center - reach), math.exp(center + reach)
+
+
+def rl_confidence(
+    framework: str, gpu: str, gpu_class: str, kind: str, own: OwnSteps | None = None
+) -> Confidence:
+    """Factors on a predicted step, by how near the published steps are, and those of a user.
 
     ``framework`` is the name of a profile, ``kind`` dense or moe.
     """
@@ -36,9 +79,8 @@ def rl_confidence(framework: str, gpu: str, gpu_class: str, kind: str) -> Confid
     basis = basis_of(rule, gpu_class, kind, RL_TABLES)
     keys = framework, gpu_class, kind
     ends = interval_of("step_time", keys, RL_TABLES, basis, rule.profile)
-    return Confidence(
-        factors={"step_time": ends},
-        layout=_LAYOUT,
-        basis=basis,
-        runs=runs_at(rule, gpu, RL_TABLES, _WORK),
-    )
+    runs = runs_at(rule, gpu, RL_TABLES, _WORK)
+    if own is not None:
+        ends, runs = own.narrowed(ends), runs + own.runs
+        basis = f"{BASES[0]}, {own.runs} of them your own"
+    return Confidence(factors={"step_time": ends}, layout=_LAYOUT, basis=basis, runs=runs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
@@ -125,7 +125,8 @@ def _model_in(option: str, word: Word) -> str | None:
     """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
     _, slash, name = told_in(word).rpartition("/")
     is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
-    is_model = is_known and "model" in option.lower() and checkpoint_of(name).model is not None
+    is_named = any(word in option.lower() for word in ("model", "checkpoint"))
+    is_model = is_known and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
 
 
@@ -173,15 +174,7 @@ def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given
     """The keys of a document that has options of a command, as that calls them."""
     if target not in _OF_OPTIONS:
         return options
-    accepted = readers()[target].options
-    found: dict[str, Given] = {}
-    for name, given in options.items():
-        option = accepted.find(f"--{name.replace('_', '-')}")
-        # A flag that is off in a document is one that is not there.
-        if option is None or given.texts != ("false",):
-            own = name if option is None else option.name
-            found[own] = replace(given, option=own)
-    return found
+    return readers()[target].options.of_command(options)
 
 
 def _leaves(tree: Tree) -> dict[str, Given]:

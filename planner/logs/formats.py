@@ -14,6 +14,7 @@ from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.logs import serving
 from planner.logs.reading import OUT_OF_MEMORY, Log, Reading
+from planner.logs.rollouts import ROLLOUT_TRAINERS
 from planner.logs.trainers import (
     HUGGING_FACE,
     TRAINERS,
@@ -49,6 +50,10 @@ _RESULTS = (
 )
 _SAYS = {
     "verl": "step:... - timing_s/gen:... - timing_s/step:...",
+    "nemo-rl": "Total step time: ...s",
+    "openrlhf": "Global step ...: {... 'timing/step_total': ...}",
+    "slime": "perf ...: {... 'perf/step_time': ...}",
+    "trl": "{... 'completions/mean_length': ... 'step_time': ...}",
     "megatron": "elapsed time per iteration (ms): ...",
     "megatron-bridge": "Step Time : ...s",
     "nemo": "train_step_timing in s: ...",
@@ -61,7 +66,7 @@ _SAYS = {
 TEXTS = (
     *(
         Format(each.name, _SAYS[each.name], each.reads, partial(read_trainer, trainer=each))
-        for each in TRAINERS
+        for each in (*ROLLOUT_TRAINERS, *TRAINERS)
     ),
     Format(HUGGING_FACE, "{'train_runtime': ..., 'train_steps_per_second': ...}",
            reads_hugging_face, read_trainer_log),

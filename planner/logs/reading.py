@@ -71,13 +71,16 @@ class Reading:
     by the names of columns of runs without ``measured_``, in their units. ``percentiles`` has
     those of requests by quantity and percent, ``memory`` what the fullest GPU held [GiB] by
     kind. ``phases`` are medians of the parts of all steps of reinforcement learning [s] but the
-    first, by result column. ``facts`` are numbers of the run, by the names of columns too,
+    first, by result column; ``on_rollouts`` whether it is of that, ``per_update`` whether its steps
+    are those of the optimizer. ``facts`` are numbers of the run, by the names of columns too,
     ``notes`` what else a reader must know.
     """
 
     format: str
     title: str
     is_training: bool | None
+    on_rollouts: bool = False
+    per_update: bool = False
     quantity: str = STEP_TIME
     steps: tuple[Step, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)

@@ -42,7 +42,10 @@ class Trainer:
     ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
     value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
     allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run, ``phases``
-    seconds of the parts of a step, by result column; what a column finds several times adds up.
+    seconds of the parts of a step, by result column, in lines with the ``phase_needle`` or, without
+    one, the ``needle``; what a column finds several times in a line adds up. ``on_rollouts``: a
+    step generates the answers that it trains; ``per_update``: it counts optimizer steps, of which
+    a generation may have several.
     """
 
     name: str
@@ -53,15 +56,19 @@ class Trainer:
     memory: tuple[tuple[str, re.Pattern[str], float], ...] = ()
     facts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
     phases: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    phase_needle: str = ""
     counted: bool = True
+    on_rollouts: bool = False
+    per_update: bool = False
 
     def reads(self, line: Line) -> bool:
         """Whether a line is about a step."""
         return self.needle in line.text and self.step.search(line.text) is not None
 
 
-def _patterns(**patterns: str) -> dict[str, re.Pattern[str]]:
-    return {name: re.compile(pattern) for name, pattern in patterns.items()}
+def patterns(**texts: str) -> dict[str, re.Pattern[str]]:
+    """Patterns by name, of their texts."""
+    return {name: re.compile(text) for name, text in texts.items()}
 
 
 def _argument(name: str) -> str:
@@ -69,7 +76,7 @@ def _argument(name: str) -> str:
     return rf"^\s*{name} \.{{2,}} (\d+)\s*$"
 
 
-_MEGATRON_FACTS = _patterns(
+_MEGATRON_FACTS = patterns(
     num_gpus=rf"using world size: (\d+)|{_argument('world_size')}",
     sequence_length=rf"{_argument('seq_length')}|actual seqlen: +(\d+)",
     global_batch_size=rf"global batch size: +(\d+)|{_argument('global_batch_size')}",
@@ -87,34 +94,7 @@ _MEGATRON_MEMORY = (
     ("device", re.compile(r"total device memory used: ([\d.]+)"), _MIB),
 )
 
-# Numbers of verl's console, some of which NumPy prints with their type.
-_METRIC = r":(?:np\.float\d+\()?([\d.]+(?:e[+-]?\d+)?)"
-_VERL_PHASES = {
-    "time_generate_s": "gen",
-    "time_reward_s": "reward",
-    "time_old_logprob_s": "old_log_prob",
-    "time_reference_s": "(?:ref|RefPolicy)",
-    "time_values_s": "(?:values|update_critic)",
-    "time_update_s": "update_actor",
-    "time_sync_s": "(?:update_weights|sync_rollout_weights)",
-}
-
 TRAINERS = (
-    Trainer(
-        name="verl",
-        title="verl",
-        needle="timing_s/step:",
-        step=re.compile(
-            r"\bstep:(?P<step>\d+) - .*timing_s/step:(?:np\.float\d+\()?(?P<value>[\d.]+)"
-        ),
-        facts=_patterns(
-            input_tokens=rf"\bprompt_length/mean{_METRIC}",
-            output_tokens=rf"\bresponse_length/mean{_METRIC}",
-        ),
-        phases=_patterns(
-            **{name: rf"timing_s/{key}{_METRIC}" for name, key in _VERL_PHASES.items()}
-        ),
-    ),
     Trainer(
         name="megatron",
         title="Megatron",
@@ -146,7 +126,7 @@ TRAINERS = (
             ("allocated", re.compile(rf"(?:max_memory_allocated|peak_memory_usage): {_NUMBER}"),
              _BYTE),
         ),
-        facts=_patterns(global_batch_size=r"\bglobal_batch_size[:=] *(\d+)"),
+        facts=patterns(global_batch_size=r"\bglobal_batch_size[:=] *(\d+)"),
     ),
     Trainer(
         name="torchtitan",
@@ -157,7 +137,7 @@ TRAINERS = (
         ),
         quantity=TOKENS,
         memory=(("reserved", re.compile(r"(?<!validate )step: .*memory: *([\d.]+)GiB"), 1.0),),
-        facts=_patterns(
+        facts=patterns(
             global_batch_size=r"global batch size (\d+)",
             sequence_length=r"(?:sequence|maximum context) length (\d+)",
             tokens_per_step=r"(\d+) tokens per train step",
@@ -174,7 +154,7 @@ TRAINERS = (
         step=re.compile(r"global_step=(?P<step>\d+),.*?CurrSamplesPerSec=(?P<value>[\d.]+)"),
         quantity=SAMPLES,
         memory=(("allocated", re.compile(r"MaxMemAllocated=([\d.]+)GB"), 1.0),),
-        facts=_patterns(
+        facts=patterns(
             global_batch_size=r"train_batch_size \.{2,} (\d+)",
             micro_batch_size=r"train_micro_batch_size_per_gpu \.{2,} (\d+)",
             num_gpus=r"\bworld_size \.{2,} (\d+)",
@@ -186,7 +166,7 @@ TRAINERS = (
         needle="iter time (s):",
         step=re.compile(r"steps: (?P<step>\d+) .*?iter time \(s\): (?P<value>[\d.]+)"),
         memory=(("allocated", re.compile(r"MaxMemAllocated=([\d.]+)GB"), 1.0),),
-        facts=_patterns(global_batch_size=r"train_batch_size \.{2,} (\d+)"),
+        facts=patterns(global_batch_size=r"train_batch_size \.{2,} (\d+)"),
     ),
     Trainer(
         name="maxtext",
@@ -232,6 +212,10 @@ class _Parser:
             if used := pattern.search(line.text):
                 self.memory[kind] = max(self.memory.get(kind, 0.0), _float(used[1]) * unit)
         self._take_facts(line.text)
+        if (self.trainer.phase_needle or self.trainer.needle) in line.text:
+            for name, pattern in self.trainer.phases.items():
+                if parts := pattern.findall(line.text):
+                    self.phases[name].append(sum(map(_float, parts)))
         found = None
         if self.trainer.needle in line.text:
             found = self.trainer.step.search(line.text)
@@ -248,9 +232,6 @@ class _Parser:
             Step(number=number, stream=line.stream, value=value, batch=batch, after=self.after)
         )
         self.after = ""
-        for name, pattern in self.trainer.phases.items():
-            if parts := pattern.findall(line.text):
-                self.phases[name].append(sum(map(_float, parts)))
         self._take_checks(line.text, value)
 
     def reading(self) -> Reading:
@@ -260,6 +241,8 @@ class _Parser:
             format=self.trainer.name,
             title=self.trainer.title,
             is_training=True,
+            on_rollouts=self.trainer.on_rollouts,
+            per_update=self.trainer.per_update,
             quantity=self.trainer.quantity,
             steps=tuple(self.steps),
             memory=self.memory,

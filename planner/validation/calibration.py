@@ -34,6 +34,7 @@ from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
 from planner.validation.library import Library, NotPredicted
 from planner.validation.prediction import MEMORY, RATES, Case, Prediction
+from planner.validation.rl import RlCase, predict_rl_group, tuned
 from planner.validation.runs import Run, Runs, TableKind
 from planner.validation.training.cases import TrainingCase, predict_training_group
 
@@ -57,6 +58,11 @@ _AT_LEAST_ONE = (
 # Kernels of an engine may beat those measured on the GPU by little.
 _LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25
+ROLLOUTS = "rollouts"
+"""The table of a profile with what reinforcement learning takes beside its trainer and engine."""
+_OF_ROLLOUTS = ("decode_factor", "decode_layer_time", "pass_factor", "step_overhead", "sync_factor")
+_SECONDS_SPREAD = 5.0
+"""Of what a step of reinforcement learning takes beside both sides, which may be nothing."""
 _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
 
@@ -66,8 +72,9 @@ class Parameter:
     """One number of a framework profile, or of the GPUs of a class.
 
     Fitted on a scale where the prior is a standard normal around the ``shipped`` value: a
-    share moves by 0.25, any other number by a factor of 2, per standard deviation.
-    ``owner`` is ``execution``, ``overlap`` or ``memory``, or a class of GPUs.
+    share moves by 0.25, seconds of a step of reinforcement learning by 5, any other number by a
+    factor of 2, per standard deviation.
+    ``owner`` is ``execution``, ``overlap``, ``memory`` or ``rollouts``, or a class of GPUs.
     """
 
     owner: str
@@ -85,6 +92,13 @@ class Parameter:
         return self.owner == "overlap" or self.name in _SHARES
 
     @property
+    def spread(self) -> float | None:
+        """What a standard deviation adds to it; None where that is a factor."""
+        if self.is_share:
+            return _SHARE_SPREAD
+        return _SECONDS_SPREAD if self.label == f"{ROLLOUTS}.step_overhead" else None
+
+    @property
     def is_of_memory(self) -> bool:
         """Whether it says something about memory alone."""
         return self.owner == "memory"
@@ -92,7 +106,7 @@ class Parameter:
     @property
     def is_of_silicon(self) -> bool:
         """Whether it belongs to a class of GPUs."""
-        return self.owner not in SECTIONS
+        return self.owner not in (*SECTIONS, ROLLOUTS)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -100,6 +114,8 @@ class Parameter:
         if self.is_share:
             return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
+        if self.spread is not None:
+            return (-self.shipped / self.spread - 1e-9, _LARGEST_FACTOR)
         if self.name in _AT_LEAST_ONE:
             return (math.log(1 / max(self.shipped, 1.0), _FACTOR) - 1e-9, limit)
         if self.name in _AT_MOST_ONE:
@@ -110,8 +126,9 @@ class Parameter:
 
     def value(self, x: float) -> float:
         """Its value at a point of the scale it is fitted on."""
-        if self.is_share:
-            return min(max(self.shipped + _SHARE_SPREAD * x, 0.0), 1.0)
+        if self.spread is not None:
+            moved = max(self.shipped + self.spread * x, 0.0)
+            return min(moved, 1.0) if self.is_share else moved
         value = float(self.shipped * _FACTOR**x)
         return min(value, 1.0) if self.name in _AT_MOST_ONE else value
 
@@ -128,13 +145,13 @@ def chosen_parameters(
     """
     found = {parameter.label: parameter for parameter in every}
     if names is None:
-        return [p for p in found.values() if p.is_share or p.shipped > 0]
+        return [p for p in found.values() if p.spread is not None or p.shipped > 0]
     chosen = []
     for name in names:
         if name not in found:
             hint = did_you_mean(name, found)
             raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
-        if not found[name].is_share and found[name].shipped <= 0:
+        if found[name].spread is None and found[name].shipped <= 0:
             raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
         chosen.append(found[name])
     return chosen
@@ -235,6 +252,7 @@ def _measured(run: Run, library: Library, runs: Runs, kind: Calibrated) -> Itera
         case = KINDS[runs.kind].case_of(run, library)
     except NotPredicted:
         return
+    case = kind.settled(case)
     for quantity, value, weight in kind.measurements(run, case):
         yield Measured(
             case=case,
@@ -257,6 +275,35 @@ def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Paramet
             value = getattr(section, field.name)
             if isinstance(value, float):
                 yield Parameter(owner=owner, name=field.name, shipped=value)
+
+
+def rollout_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
+    """What reinforcement learning by a framework takes beside its trainer and engine."""
+    for name in _OF_ROLLOUTS if profile.rollouts is not None else ():
+        yield Parameter(owner=ROLLOUTS, name=name, shipped=getattr(profile.rollouts, name))
+
+
+def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, float]) -> list[RlCase]:
+    """Steps of reinforcement learning under other values of parameters."""
+    own: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
+    found = []
+    for case in cases:
+        assert case.framework.rollouts is not None
+        rollouts = replace(case.framework.rollouts, **own)
+        found.append(replace(case, framework=replace(case.framework, rollouts=rollouts)))
+    return found
+
+
+def step_and_phases(run: Run, _: RlCase) -> Iterator[tuple[str, float, float]]:
+    """The measured times of a step and of its phases [s]; where these end, logs do not agree."""
+    weights = {"step_time_s": 1.0, **dict.fromkeys(_PHASES, _PHASE_WEIGHT)}
+    for quantity, weight in weights.items():
+        if value := run.number(f"measured_{quantity}"):
+            yield quantity, value, weight
+
+
+_PHASES = ("generate_s", "logprob_s", "update_s", "sync_s")
+_PHASE_WEIGHT = 0.2
 
 
 def with_values(
@@ -361,14 +408,16 @@ Measurement = tuple[str, float, float]
 class Calibrated:
     """How profiles of a kind are fitted to tables of its runs.
 
-    ``is_usable``: the profile alone explains a case. ``with_values``: cases of one group under
-    other values of parameters. ``worst``: what a measurement without a prediction is taken to
-    be off by. ``option`` takes the fitted profile on the command line, ``time`` names what it
-    is fitted to.
+    ``parameters``: those of a profile. ``is_usable``: the profile alone explains a case.
+    ``with_values``: cases of one group under other values of parameters. ``worst``: what a
+    measurement without a prediction is taken to be off by. ``option`` takes the fitted profile on
+    the command line, ``time`` names what it is fitted to. ``settled``: a case without what would be
+    chosen anew where parameters move.
     """
 
     profiles: SpecKind
     load: Callable[[Library, str], FrameworkProfile | EngineProfile]
+    parameters: Callable[[Any], Iterator[Parameter]]
     is_usable: Callable[[Case], bool]
     measurements: Callable[[Run, Any], Iterator[Measurement]]
     with_values: Callable[[Sequence[Any], Mapping[Parameter, float]], Sequence[Any]]
@@ -376,12 +425,14 @@ class Calibrated:
     worst: float
     option: str
     time: str
+    settled: Callable[[Any], Any] = lambda case: case
 
 
 CALIBRATED = {
     TableKind.TRAINING: Calibrated(
         profiles=SpecKind.FRAMEWORKS,
         load=Library.framework,
+        parameters=parameters_of,
         is_usable=lambda case: True,
         measurements=step_and_memory,
         with_values=with_values,
@@ -393,6 +444,7 @@ CALIBRATED = {
     TableKind.INFERENCE: Calibrated(
         profiles=SpecKind.ENGINES,
         load=Library.engine,
+        parameters=parameters_of,
         is_usable=lambda case: getattr(case, "mode", None) is not Mode.DISAGGREGATED,
         measurements=request_times,
         with_values=with_engine_values,
@@ -400,6 +452,19 @@ CALIBRATED = {
         worst=20.0,
         option="--engine",
         time="times",
+    ),
+    TableKind.RL: Calibrated(
+        profiles=SpecKind.FRAMEWORKS,
+        load=Library.framework,
+        parameters=rollout_parameters,
+        is_usable=lambda case: True,
+        measurements=step_and_phases,
+        with_values=with_rollout_values,
+        predict_group=predict_rl_group,
+        worst=math.nan,
+        option="--framework",
+        time="step and its phases",
+        settled=tuned,
     ),
 }
 
@@ -417,6 +482,7 @@ _MILLISECONDS = (
     "step_overhead",
     "request_overhead",
     "draft_overhead",
+    "decode_layer_time",
 )
 _MICROSECONDS = (
     "decode_launch_time",
@@ -465,8 +531,11 @@ def unit_of(name: str) -> tuple[str, float]:
     return ("B", 1.0) if name in _BYTES else ("1", 1.0)
 
 
-def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
-    """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source."""
+def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ()) -> str:
+    """The text of ``shipped`` with the fitted numbers, which name ``origin`` as their source.
+
+    Of reinforcement learning also how sure they are, on the ``gpus`` of the runs.
+    """
     import tomlkit
 
     document = tomlkit.parse(read_text(shipped))
@@ -476,6 +545,12 @@ def profile_text(shipped: Path, fit: Fit, origin: str) -> str:
         number = tomlkit.inline_table()
         number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
         table_of(document, parameter.owner)[parameter.name] = number
+    if fit.spread is not None and any(one.owner == ROLLOUTS for one in fit.values):
+        table = table_of(document, ROLLOUTS)
+        table["own_runs"], table["own_gpus"] = fit.runs, list(gpus)
+        error = tomlkit.inline_table()
+        error |= {"value": round(fit.spread, _DIGITS), "unit": "1", "source": SOURCE}
+        table["own_error"] = error
     return str(document.as_string())
 
 

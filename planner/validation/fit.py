@@ -63,13 +63,19 @@ class Errors:
 
 @record(kw_only=True)
 class Fit:
-    """Fitted parameters, and errors of the quantities that some row measured."""
+    """Fitted parameters, and errors of the quantities that some row measured.
+
+    ``spread``: the root mean square of the logarithm of predicted over measured of those that count
+    whole, on rows that are left out, no less than what no parameter explains; None where too few
+    are there to leave any out.
+    """
 
     fitted: tuple[Fitted, ...]
     runs: int
     folds: int
     time: Errors | None
     memory: Errors | None
+    spread: float | None = None
 
     @property
     def values(self) -> dict[Parameter, float]:
@@ -118,7 +124,15 @@ def fit(
         folds=folds,
         time=time,
         memory=memory,
+        spread=_spread(measured, left_out[0]),
     )
+
+
+def _spread(measured: Sequence[Measured], left_out: FloatArray) -> float | None:
+    whole = np.array([one.weight >= 1 for one in measured]) & ~np.isnan(left_out)
+    if not whole.any():
+        return None
+    return max(float(np.sqrt(np.mean(left_out[whole] ** 2))), NOISE)
 
 
 def _nobody(done: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -95,16 +97,19 @@ def rl_case(run: Run, library: Library) -> RlCase:
     engine = library.engine(run.word("engine") or framework.rollouts.engine)
     mean = run.count("output_tokens") or 1
     algorithm = run.word("algorithm") or "grpo"
+    variation, reference = run.number("output_variation"), run.flag("reference_model")
     try:
         work = RlWork(
             prompts_per_step=run.count("prompts_per_step") or 1,
             samples_per_prompt=run.count("samples_per_prompt") or 1,
             input_tokens=run.count("input_tokens") or _TOKENS,
             output_tokens=mean,
-            output_variation=_VARIATION,
+            output_variation=_VARIATION if variation is None else variation,
             output_cap=max(run.count("output_cap") or _CAP * mean, mean),
-            reference_model=algorithm != "dapo",
+            reference_model=algorithm != "dapo" if reference is None else reference,
             critic=algorithm == "ppo",
+            old_logprob=run.flag("old_logprob") is not False,
+            micro_batch_tokens=run.count("micro_batch_tokens") or 0,
         )
     except ValueError as error:
         raise NotPredicted(f"impossible step: {error}") from error
@@ -153,26 +158,38 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWork) -> RlConfigura
         rollout_tensor_parallel=np.array(engines, dtype=np.float64),
         rollout_gpu_memory=float(run.number("rollout_gpu_memory") or 0.0),
         rollout_quantization=code("rollout_quantization", "w16a16"),
+        offload=code("offload", "none"),
+        offload_train=run.flag("offload_train") is not False,
     )
 
 
+def tuned(case: RlCase) -> RlCase:
+    """The case of the fastest of its layouts that has room, as somebody who tunes would find it.
+
+    Where none is computed, it is as it was.
+    """
+    if math.prod(case.configurations.shape) == 1:
+        return case
+    step, shape = evaluate_rl(case.setting, case.configurations), case.configurations.shape
+    time = np.broadcast_to(step.total, shape)
+    peak = np.broadcast_to(step.peak_memory, shape)
+    fits = (peak <= case.gpu.allocatable_memory) & np.broadcast_to(step.rollout.fits, shape)
+    known = np.isfinite(time) & (time > 0)
+    choice = known & fits if (known & fits).any() else known
+    if not choice.any():
+        return case
+    best = int(np.argmin(np.where(choice, time, np.inf)))
+    return replace(case, configurations=case.configurations.rows(np.array([best])))
+
+
 def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
-    """Predictions, each of the fastest layout that has room, as somebody who tunes would find."""
-    for case in cases:
+    """Predictions, each of the fastest layout that has room."""
+    for case in map(tuned, cases):
         step = evaluate_rl(case.setting, case.configurations)
-        shape = case.configurations.shape
-        capacity = case.gpu.allocatable_memory
-        time = np.broadcast_to(step.total, shape)
-        peak = np.broadcast_to(step.peak_memory, shape)
-        fits = (peak <= capacity) & np.broadcast_to(step.rollout.fits, shape)
-        known = np.isfinite(time) & (time > 0)
-        choice = known & fits if (known & fits).any() else known
-        if not choice.any():
+        if not (np.isfinite(step.total) & (step.total > 0)).all():
             yield Prediction(case=case, reason="the numbers of the row are beyond what is computed")
             continue
-        best = int(np.argmin(np.where(choice, time, np.inf)))
-        row = evaluate_rl(case.setting, case.configurations.rows(np.array([best])))
-        yield _prediction(case, row, capacity)
+        yield _prediction(case, step, case.gpu.allocatable_memory)
 
 
 def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
@@ -186,7 +203,7 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
             "generate_s": times["generate"],
             "logprob_s": times["old_logprob"] + times["reference"],
             "update_s": times["update"],
-            "sync_s": times["sync"],
+            "sync_s": times["sync"] + times["switch"] / 2,
             MEMORY: peak / GIB,
         },
         device_memory=peak,
@@ -199,7 +216,8 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
 
 def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
     """What was assumed of a row, in words."""
-    yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
+    if run.number("output_variation") is None:
+        yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
     for name in ("tensor_parallel", "rollout_tensor_parallel"):
         if not run.count(name):
             yield f"{name}: the fastest that has room"

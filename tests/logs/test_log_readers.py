@@ -56,6 +56,35 @@ def test_a_trainer_is_told_by_its_lines_and_read_in_steady_state(
 
 
 @pytest.mark.parametrize(
+    ("name", "format_name", "value", "phases"),
+    [
+        ("verl.log", "verl", 102.8, {"time_generate_s": 51.0, "time_sync_s": 2.1}),
+        ("nemo_rl.log", "nemo-rl", 102.8, {
+            "time_generate_s": 51.0, "time_logprobs_s": 18.75, "time_update_s": 30.5,
+            "time_refit_s": 2.1,
+        }),
+        ("openrlhf.log", "openrlhf", 102.35, {
+            "time_generate_s": 51.0, "time_logprobs_s": 18.75, "time_update_s": 30.5,
+            "time_refit_s": 2.1,
+        }),
+        ("slime.log", "slime", 102.8, {
+            "time_generate_s": 51.0, "time_old_logprob_s": 9.375, "time_reference_s": 9.375,
+            "time_update_s": 30.5, "time_sync_s": 2.1,
+        }),
+    ],
+)  # fmt: skip
+def test_steps_on_rollouts_are_read_with_their_phases(
+    name: str, format_name: str, value: float, phases: dict[str, float]
+) -> None:
+    """Medians of the second and the third step."""
+    reading, found = steady(name)
+    assert (reading.format, reading.on_rollouts) == (format_name, True)
+    assert found.value == pytest.approx(value)
+    assert phases.items() <= {k: pytest.approx(v) for k, v in reading.phases.items()}.items()
+    assert reading.facts["output_tokens"] == 1024
+
+
+@pytest.mark.parametrize(
     ("name", "format_name", "values"),
     [
         ("vllm.json", "bench-serving", SERVED | {"total_tokens_per_s": 4800}),

@@ -13,6 +13,8 @@ import pytest
 import planner
 from planner.__main__ import run
 from planner.optimize.source import first_row
+from planner.validation.compare import joined, predict
+from planner.validation.runs import read_runs
 from planner.workloads.given import make_request
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
@@ -468,6 +470,59 @@ def test_a_log_of_rollouts_beside_its_plan_by_phase(validate: Validate, tmp_path
     for name, (measured, expected) in predicted.items():
         assert float(lines[name][0]) == pytest.approx(measured, rel=0.01), name
         assert float(lines[name][2]) == pytest.approx(expected, rel=0.01), name
+
+
+def test_phases_that_a_log_has_together_are_compared_together(
+    validate: Validate, tmp_path: Path
+) -> None:
+    """NeMo-RL has one line of all log-probabilities, and one of weights and GPUs handed over."""
+    row = made(tmp_path / "plan.toml", ROLLED)
+    arguments = ("--log", LOGS / "nemo_rl.log", "--plan", tmp_path / "plan.toml")
+    code, out, err = validate(*arguments)
+    assert (code, err) == (0, "")
+    lines = {line[:15].strip(): line[15:].split() for line in out.splitlines()}
+    predicted = {
+        "time generate": (51.0, row["time_generate_s"]),
+        "time logprobs": (18.75, row["time_old_logprob_s"] + row["time_reference_s"]),
+        "time refit": (2.1, row["time_switch_s"] + row["time_sync_s"]),
+    }
+    for name, (measured, expected) in predicted.items():
+        assert float(lines[name][0]) == pytest.approx(measured, rel=0.01), name
+        assert float(lines[name][2]) == pytest.approx(expected, rel=0.01), name
+    assert "generation holds" not in out
+
+
+def test_a_step_of_trl_is_several_of_the_optimizer(validate: Validate, tmp_path: Path) -> None:
+    """Of ten lines each two are a generation: the medians are those of 61 and 62 s."""
+    made(tmp_path / "plan.toml", ROLLED, global_batch_size=512)
+    log = LOGS / "trl_grpo.log"
+    code, out, err = validate("--log", log, "--plan", tmp_path / "plan.toml")
+    assert (code, err) == (0, "")
+    step = next(line.split() for line in out.splitlines() if line.startswith("step time"))
+    assert float(step[2]) == pytest.approx(62.0)
+    short = tmp_path / "short.log"
+    short.write_text(log.read_text().splitlines()[0] + "\n")
+    code, _, err = validate("--log", short, "--plan", tmp_path / "plan.toml")
+    assert code
+    assert "a step of the plan is 2" in err
+
+
+def test_the_row_of_a_log_of_rollouts_is_calibrated(validate: Validate, tmp_path: Path) -> None:
+    """Its generation, which holds the switch, is left out; lengths are those of the log."""
+    made(tmp_path / "plan.toml", ROLLED)
+    table = tmp_path / "steps.csv"
+    arguments = ("--plan", tmp_path / "plan.toml", "--output", table)
+    code, _, err = validate("--log", LOGS / "verl.log", *arguments)
+    assert (code, err) == (0, "")
+    (run,) = read_runs(table).rows
+    assert run.number("measured_step_time_s") == pytest.approx(102.8)
+    assert run.number("measured_generate_s") is None
+    assert run.number("measured_logprob_s") == pytest.approx(18.75)
+    assert (run.count("prompts_per_step"), run.count("output_tokens")) == (128, 1024)
+    (row,) = joined(read_runs(table), predict(read_runs(table)))
+    assert row.prediction.values["step_time_s"] == pytest.approx(
+        made(tmp_path / "again.toml", ROLLED)["step_time_s"], rel=0.02
+    )
 
 
 def test_a_log_of_rollouts_is_of_no_other_plan(

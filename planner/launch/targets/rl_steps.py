@@ -19,7 +19,7 @@ from planner.launch.targets.rl_drafts import saying_all
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
 
-_OF_MEAN = 4
+OF_MEAN = 4
 """A cap over the mean of answers, as `--output-cap` is where nobody gives one."""
 _MOST_PROMPT, _OF_LENGTH = 1024, 8
 """Tokens of a prompt, and a sequence over its prompt, where an option bounds sequences alone."""
@@ -36,13 +36,15 @@ def reader_of_steps(
     profiles: tuple[str, ...],
     put: Callable[[Reading, Answers, Gathered], None],
     whole: Callable[[Found], Found],
+    table: str = "",
     draft: Callable[[Job, Settings], Draft] | None = None,
     **written: Any,
 ) -> Target:
     """The target with what reads its files as whole steps, and writes them where it has a draft.
 
-    ``put`` adds what no row of the table tells, given the answers of the update; ``draft`` and
-    ``written`` are those of `Target`.
+    ``put`` adds what no row of the table tells, given the answers of the update; ``table`` is the
+    name of that table where it is not the target's own; ``draft`` and ``written`` are those of
+    `Target`.
     """
 
     def of_update(reading: Reading) -> Answers:
@@ -56,11 +58,13 @@ def reader_of_steps(
         found = _around(reading, update, target)
         put(reading, update, found)
         _complete(found)
-        return found.made("rl", used=update.used, ignored=update.ignored)
+        names = step.table.options | step.table.used
+        used = {one.option for name, one in reading.found.options.items() if name in names}
+        return found.made("rl", used=update.used | used, ignored=update.ignored)
 
     step = replace(
         target,
-        words=f"{target.name}-step",
+        words=table or f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
@@ -93,6 +97,7 @@ def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
         **found.defaults,
     }
     found.asked = [name for name in update.asked if name in known]
+    found.otherwise = {name: one for name, one in update.otherwise.items() if name in kept}
     found.values["reference_model"] = update.values["training_objective"] == TrainingObjective.GRPO
     return found
 
@@ -101,7 +106,7 @@ def _complete(found: Gathered) -> None:
     """Lengths that no file tells, and who is there beside the policy."""
     values = found.values
     if "output_cap" in values:
-        mean = max(int(values["output_cap"]) // _OF_MEAN, 1)
+        mean = max(int(values["output_cap"]) // OF_MEAN, 1)
         told = f"{mean:,}, a quarter of the longest: files do not tell the mean"
         found.assume("output_tokens", mean, told)
     values["critic"] = values.get("algorithm") == Algorithm.PPO

@@ -74,7 +74,7 @@ def arguments_lines(process: Process) -> list[str]:
     lines = array(process.arguments)
     if has_followers(process):
         # An array of its own, so that readers of the script know the first one for certain.
-        more = indented(array(process.follower_arguments, _LATER))
+        more = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
         lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *more, "fi"]
     return lines
 
@@ -138,11 +138,6 @@ def expanded(word: str | Variable) -> str:
             value = f"$(({word.plus} + {word.times} * {word.name}))"
         return f'{before}"{value}"{after}'
     return shell_word(word)
-
-
-def indented(lines: Iterable[str], by: int = 2) -> list[str]:
-    """Lines further to the right; quoted words of several lines are left as they are."""
-    return [f"{' ' * by}{line}" if line else line for line in lines]
 
 
 def uses(process: Process, *names: str) -> bool:

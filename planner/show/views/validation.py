@@ -351,6 +351,8 @@ def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:
 def _header(planned: Planned) -> list[str]:
     if planned.is_training:
         kind = TemplateKind.TRAINING
+    elif planned.is_of_rollouts:
+        kind = TemplateKind.RL
     else:
         static = planned.pinned.workload == STATIC
         kind = TemplateKind.STATIC if static else TemplateKind.SERVING

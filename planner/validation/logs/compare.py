@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from planner.base.cells import Value
 from planner.base.enums import LinkKind
 from planner.base.records import record
+from planner.base.software_enums import Placement
 from planner.base.units import UNITS
 from planner.errors import LaunchError
 from planner.logs.reading import (
@@ -19,15 +20,26 @@ from planner.logs.reading import (
     TOKENS,
     Reading,
     Steady,
+    Step,
     steady_state,
 )
+from planner.logs.rollouts import LOGPROBS, REFIT
 from planner.question.terms import terms_about, terms_of
 from planner.validation.compare import KINDS, predict, ranges
 from planner.validation.inference.cases import Mode
 from planner.validation.library import Library
 from planner.validation.logs.planned import STATIC, TRAIN, Planned
 from planner.validation.prediction import MEMORY, RATES, Range
-from planner.validation.runs import INFERENCE, TRAINING, ColumnType, Run, Runs, Schema, is_path
+from planner.validation.runs import (
+    INFERENCE,
+    RL,
+    TRAINING,
+    ColumnType,
+    Run,
+    Runs,
+    Schema,
+    is_path,
+)
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]
@@ -56,6 +68,8 @@ Cells = dict[str, str]
 
 def schema_for(planned: Planned) -> Schema:
     """The columns of the table that a run of the plan belongs to."""
+    if planned.is_of_rollouts:
+        return RL
     return TRAINING if planned.is_training else INFERENCE
 
 
@@ -69,8 +83,12 @@ def run_cells(
     LaunchError
         A table of runs cannot name the model or the GPU of the plan.
     """
+    if planned.is_of_rollouts:
+        own = _steps(planned, reading)
+    else:
+        own = _training(planned) if planned.is_training else _serving(planned, reading)
     cells = dict(
-        _training(planned) if planned.is_training else _serving(planned, reading),
+        own,
         id=name,
         source="own measurement",
         **_machine(planned),
@@ -121,6 +139,29 @@ def _training(planned: Planned) -> Mapping[str, object]:
     }
 
 
+def _steps(planned: Planned, reading: Reading) -> Mapping[str, object]:
+    """Of a step of reinforcement learning, with lengths as the log tells them."""
+    row, work = planned.row, planned.setting.workload
+    told = {
+        name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
+    }
+    asked = {
+        name: getattr(work, name)
+        for name, column in RL.columns.items()
+        if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
+    }
+    apart = row["placement"] != Placement.COLOCATED.word
+    return {
+        **_parameters(planned),
+        **asked,
+        **{name: round(value) for name, value in told.items() if value},
+        "framework": planned.setting.framework.name,
+        "engine": row.get("engine") or planned.setting.rollouts.engine,
+        "train_gpus": row["train_gpus"] if apart else "",
+        "algorithm": str(work.algorithm),
+    }
+
+
 def _parameters(planned: Planned) -> dict[str, object]:
     """The parameters that are columns too; a count of none is left out."""
     columns = schema_for(planned).columns
@@ -138,7 +179,10 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
         **_parameters(planned),
         **_workers(planned, reading),
         **_formats(row),
-        **{name: _length(reading, work, name) for name in terms_about("length", "serve")},
+        **{
+            name: round(float(reading.facts.get(name, getattr(work, name))), 1)
+            for name in terms_about("length", "serve")
+        },
         **_spread(reading, work),
         **{name: getattr(work, name, None) or "" for name in terms_about("loads")},
         "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
@@ -157,10 +201,6 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
         "gemm_precision": products,
         "kv_cache_precision": row["kv_cache"],
     }
-
-
-def _length(reading: Reading, work: object, name: str) -> float:
-    return round(float(reading.facts.get(name, getattr(work, name))), 1)
 
 
 def _spread(reading: Reading, work: object) -> dict[str, object]:
@@ -295,7 +335,7 @@ def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     LaunchError
         The log is of another run than the plan's: other GPUs, another batch, other lengths.
     """
-    is_of_rollouts = bool(reading.phases)
+    is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
     if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
         what = "training" if reading.is_training else "serving"
@@ -306,7 +346,7 @@ def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
         )
     _require_same_run(reading, planned)
     if planned.is_of_rollouts:
-        return _of_rollouts(reading, planned)
+        return _of_rollouts(reading, planned, name)
     if planned.is_training:
         return _of_training(reading, planned, name)
     return _of_serving(reading, planned, name)
@@ -393,31 +433,55 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
     )
 
 
-def _of_rollouts(reading: Reading, planned: Planned) -> Comparison:
-    """A step and its phases; no table that calibration reads has rows of them."""
+def _of_rollouts(reading: Reading, planned: Planned, name: str) -> Comparison:
+    """A step and its phases.
+
+    In its row generation of colocated sides is left out, which the log has with their switch.
+    """
     found, notes = _step_time(reading, planned)
     measured = {} if found is None else {STEP_TIME: found.value}
+    told = {part for one in reading.phases for part in _SUMS.get(one, (one,))}
     quantities = []
-    for name, value in {**measured, **reading.phases}.items():
-        predicted = planned.ranges.get(name)
-        if predicted is None and planned.row.get(name) is not None:
-            own = float(planned.row[name])
+    for column, value in {**measured, **reading.phases}.items():
+        predicted = planned.ranges.get(column)
+        names = _SUMS.get(column, (column,))
+        if column == _GENERATE:
+            names = (column, *(one for one in _IN_GENERATE if one not in told))
+        if predicted is None and all(planned.row.get(one) is not None for one in names):
+            own = sum(float(planned.row[one]) for one in names)
             predicted = Range(value=own, low=math.nan, high=math.nan)
-        if name == _GENERATE and predicted is not None:
-            more = sum(float(planned.row[one]) for one in _IN_GENERATE if one not in reading.phases)
-            predicted = replace(predicted, value=predicted.value + more)
-        quantities.append(Compared(name=name, measured=value, predicted=predicted))
+        quantities.append(Compared(name=column, measured=value, predicted=predicted))
+    apart = planned.row["placement"] != Placement.COLOCATED.word
+    is_held = _GENERATE in reading.phases and not told >= {*_IN_GENERATE}
+    switched = (_SWITCHED,) if is_held else ()
+    of_row = dict(measured)
+    for column, names in _OF_COLUMNS.items():
+        parts = [reading.phases[one] for one in names if one in reading.phases]
+        is_own = column != "generate_s" or not is_held or apart
+        if parts and is_own:
+            of_row[column] = sum(parts)
+    cells, no_row = _cells(reading, planned, of_row, name)
     return Comparison(
         reading=reading,
         quantities=tuple(quantities),
-        notes=(*reading.notes, *notes, _SWITCHED),
-        cells={},
-        no_row="calibration reads no steps of reinforcement learning",
+        notes=(*reading.notes, *notes, *switched, *_about_row(cells, planned, quantities)),
+        cells=cells,
+        no_row=no_row,
     )
 
 
 _GENERATE = "time_generate_s"
+_OF_COLUMNS = {
+    "generate_s": (_GENERATE,),
+    "logprob_s": ("time_old_logprob_s", "time_reference_s", LOGPROBS),
+    "update_s": ("time_update_s",),
+    "sync_s": ("time_sync_s",),
+}
 _IN_GENERATE = ("time_switch_s", "time_sync_s")
+_SUMS = {
+    LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"),
+    REFIT: _IN_GENERATE,
+}
 _SWITCHED = (
     "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
     "of weights"
@@ -434,7 +498,8 @@ def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple
         if seconds is None:
             return None, ()
         return Steady(value=seconds, low=seconds, high=seconds, lines=1, warmup=0), ()
-    steady = steady_state(reading.steps, reading.quantity)
+    steps = _of_generations(reading.steps, planned) if reading.per_update else reading.steps
+    steady = steady_state(steps, reading.quantity)
     if reading.steps[-1].batch not in (0, batch):
         raise LaunchError(
             f"The log is not of this plan: its last global batch size is "
@@ -448,6 +513,22 @@ def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple
         return steady, about
     tokens = batch * planned.setting.workload.sequence_length / planned.row["num_gpus"]
     return _turned(steady, tokens if reading.quantity == TOKENS else batch), about
+
+
+def _of_generations(steps: Sequence[Step], planned: Planned) -> Sequence[Step]:
+    """Steps of a plan, each of which may be several of the optimizer, beginning with the first."""
+    passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
+    updates = max(round(passes / planned.row["global_batch_size"]), 1)
+    if updates > len(steps):
+        raise LaunchError(
+            f"The log has {len(steps)} steps of the optimizer, and a step of the plan is {updates} "
+            "of them: give a longer log."
+        )
+    starts = range(0, len(steps) - updates + 1, updates)
+    return [
+        replace(steps[at], number=number, value=sum(one.value for one in steps[at : at + updates]))
+        for number, at in enumerate(starts, start=1)
+    ]
 
 
 def _turned(steady: Steady, amount: float) -> Steady:

@@ -1,0 +1,155 @@
+"""prime-rl: the TOML of its ``rl`` command: trainer, orchestrator and engine beside each other.
+
+Source: PrimeIntellect-ai/prime-rl at 559b447, ``packages/prime-rl-configs/src/prime_rl/configs``
+(``rl.py``, ``trainer.py``, ``orchestrator.py``, ``inference.py``); older words beside them are
+those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``, lists of GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.base.software_enums import Placement
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.rollouts import (
+    flag,
+    number,
+    of_sections,
+    put_lora,
+    put_objective,
+    put_plain,
+    require_ranks,
+    told,
+    worded,
+)
+from planner.launch.understood import Answers, Gathered, Reading
+
+_MODEL = "trainer.model."
+_ENGINE = "inference.vllm."
+_LENGTHS = ("orchestrator.seq_len", "seq_len", f"{_MODEL}seq_len")
+_PACKS = (f"{_MODEL}seq_len", "seq_len", "orchestrator.seq_len")
+_LENGTH, _BATCH, _NODE, _OFF_POLICY = 2048, 128, 8, 8
+_ANSWERS = (
+    "orchestrator.train.sampling.max_completion_tokens",
+    "orchestrator.sampling.max_tokens",
+)
+_SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
+_OTHERS = ("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume")
+
+
+def is_of(values: Mapping[str, object]) -> bool:
+    """Whether a document is a configuration of all its sides.
+
+    >>> is_of({"model.name": "Qwen/Qwen3-0.6B", "orchestrator.batch_size": 128})
+    True
+    """
+    sides = {name.partition(".")[0] for name in values}
+    return "orchestrator" in sides and bool(sides & {"trainer", "inference", "deployment", "model"})
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    found = gathered(reading, "prime-rl")
+    values = found.values
+    put_plain(found)
+    models = (reading.text(name) for name in ("model.name", f"{_MODEL}name"))
+    found.need("model", next(filter(None, models), None))
+    if f"{_MODEL}lora.rank" in reading.found.options or reading.has("trainer.model.lora"):
+        put_lora(found, number(reading, f"{_MODEL}lora.rank") or _RANK)
+    values |= {"framework": "prime-rl", "pipeline_parallel": 1}
+    values["tensor_parallel"] = number(reading, f"{_MODEL}tp") or 1
+    values["context_parallel"] = number(reading, f"{_MODEL}cp") or 1
+    if told(reading, f"{_MODEL}cp_style") == "ulysses":
+        values["cp_comm_type"] = "a2a"
+    found.put("expert_parallel", number(reading, f"{_MODEL}ep"))
+    reshards = flag(reading, f"{_MODEL}reshard_after_forward", default=True)
+    values["zero_stage"] = 3 if reshards else 2
+    found.put("data_parallel_replicas", number(reading, f"{_MODEL}dp_replicate"))
+    mode = told(reading, f"{_MODEL}ac.mode") or "full"
+    values["recompute"] = "selective" if mode == "selective" else "full"
+    if not any(name.startswith(f"{_MODEL}ac.") for name in reading.found.options):
+        found.defaults["recompute"] = "full: prime-rl's default"
+    is_away = flag(reading, f"{_MODEL}fsdp_cpu_offload")
+    away = "optimizer_weights" if is_away else "optimizer"
+    values["offload"] = away if flag(reading, *_AWAY, default=True) else "none"
+    if not any(map(reading.has, _AWAY)):
+        found.defaults["offload"] = "optimizer: prime-rl's default"
+    length = number(reading, *_LENGTHS) or _LENGTH
+    values |= {"sequence_length": length, "micro_batch_size": 1}
+    values["global_batch_size"] = number(reading, "orchestrator.batch_size") or _BATCH
+    found.need("num_gpus", gpus := _gpus(reading, "train"))
+    if gpus is not None:
+        require_ranks(reading, found, gpus)
+    if steps := number(reading, "max_steps", "orchestrator.max_steps"):
+        values["total_tokens"] = steps * int(values["global_batch_size"]) * length
+    put_objective(found, has_reference=False)
+    used = TARGET.table.used
+    sections = (*_SECTIONS, *_OTHERS, "seq_len", "max_", "output_dir", "clean")
+    return found.made(used=used, ignored=of_sections(reading, sections) - used)
+
+
+_AWAY = (f"{_MODEL}fsdp_cpu_offload", f"{_MODEL}optim_cpu_offload")
+_RANK = 16
+
+
+def _gpus(reading: Reading, side: str) -> int | None:
+    """GPUs that train, or ``infer``: of nodes, of a node, or as a list of their numbers.
+
+    None where its engines are told of apart.
+    """
+    nodes = number(reading, f"deployment.num_{side}_nodes")
+    if nodes is not None:
+        return nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+    if told(reading, "deployment.type") == "multi_node":
+        return None
+    name = "trainer_gpu_ids" if side == "train" else "inference_gpu_ids"
+    listed = reading.found.options.get(name)
+    usual = 1 if listed is None else len(listed.texts)
+    return number(reading, f"deployment.num_{side}_gpus") or usual
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: lengths, packs, who runs where."""
+    values = found.values
+    values["old_logprob"] = False
+    batch, each = int(update.values["global_batch_size"]), int(values["samples_per_prompt"])
+    values["prompts_per_step"] = max(batch // each, 1)
+    length = int(update.values["sequence_length"])
+    asked = (
+        "orchestrator.train.sampling.max_completion_tokens",
+        "orchestrator.sampling.max_tokens",
+    )
+    put_lengths(found, length, number(reading, *asked))
+    values["micro_batch_tokens"] = max(number(reading, *_PACKS) or length, length)
+    stale = number(reading, "max_async_level", "orchestrator.max_async_level")
+    values["staleness"] = stale or number(reading, "orchestrator.max_off_policy_steps")
+    values["staleness"] = values["staleness"] or _OFF_POLICY
+    values["partial_rollout"] = True
+    train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
+    put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
+    if flag(reading, f"{_ENGINE}enable_expert_parallel"):
+        values["rollout_expert_parallel"] = values.get("rollout_tensor_parallel", 1)
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="prime-rl",
+        title="prime-rl",
+        version="prime-rl 559b447",
+        workloads=("train",),
+        profiles=("prime-rl",),
+        answers=answers,
+        is_of=is_of,
+        honoured=changes_nothing,
+    ),
+    profiles=("prime-rl",),
+    put=_put_step,
+    whole=worded,
+)

@@ -1,0 +1,182 @@
+"""SkyRL: a step on rollouts, from the hydra words of its trainer.
+
+Source: NovaSky-AI/SkyRL at a956457, ``skyrl/train/config/config.py`` for names and defaults, and
+``examples/train``; older words are those before ``generator.inference_engine``. It has no profile:
+steps are predicted as verl's, which has the same trainers and engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm
+from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rl_steps import OF_MEAN, put_split, reader_of_steps
+from planner.launch.targets.rollouts import (
+    flag,
+    fsdp_profile,
+    number,
+    of_sections,
+    put_lora,
+    put_megatron_split,
+    put_objective,
+    put_plain,
+    require_ranks,
+    told,
+    with_words,
+    worded,
+)
+from planner.launch.understood import Answers, Gathered, Reading
+
+_POLICY = "trainer.policy."
+_MEGATRON = f"{_POLICY}megatron_config."
+_PLACED = "trainer.placement."
+_ENGINE = "generator.inference_engine."
+_OWN = (f"{_POLICY}model.path=", f"{_PLACED}colocate_all=", f"{_PLACED}policy_num_gpus_per_node=")
+_SECTIONS = ("trainer.", "generator.", "data.", "environment.")
+_MINI, _EACH, _TOKENS, _MICRO = 256, 5, (512, 1024), 1
+_STALE = 4
+_NEAREST = "SkyRL has no profile of its own: its step is predicted as {profile}'s."
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts SkyRL.
+
+    >>> starts(["skyrl.train.entrypoints.main_base", "trainer.placement.colocate_all=true"])
+    True
+    """
+    return any(word.startswith(_OWN) for word in words)
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    reading = with_words(reading)
+    found = gathered(reading, "SkyRL")
+    values = found.values
+    put_plain(found)
+    found.need("model", reading.text(f"{_POLICY}model.path") or None)
+    if rank := number(reading, f"{_POLICY}model.lora.rank"):
+        put_lora(found, rank)
+    (_on_megatron if told(reading, "trainer.strategy") == "megatron" else _on_fsdp)(reading, found)
+    parts = [number(reading, name) for name in (_PROMPT, _ANSWER)]
+    length = sum(part or usual for part, usual in zip(parts, _TOKENS, strict=True))
+    values["sequence_length"] = length
+    if None in parts:
+        found.defaults["sequence_length"] = "512 of a prompt and 1,024 of an answer are SkyRL's"
+    nodes = number(reading, f"{_PLACED}policy_num_nodes") or 1
+    values["num_gpus"] = nodes * (number(reading, f"{_PLACED}policy_num_gpus_per_node") or 1)
+    require_ranks(reading, found, values["num_gpus"])
+    mini = number(reading, "trainer.policy_mini_batch_size") or _MINI
+    each = number(reading, "generator.n_samples_per_prompt") or _EACH
+    values["global_batch_size"] = mini * each
+    values["micro_batch_size"] = number(reading, "trainer.micro_train_batch_size_per_gpu") or _MICRO
+    generated = number(reading, "trainer.train_batch_size")
+    if generated and generated > mini and generated % mini == 0:
+        times = generated // mini
+        found.notes.append(f"A step of SkyRL is {times} such updates, after one generation.")
+    has_reference = flag(reading, "trainer.algorithm.use_kl_loss", default=True)
+    put_objective(found, has_reference or flag(reading, "trainer.algorithm.use_kl_in_reward"))
+    if told(reading, "trainer.algorithm.advantage_estimator") == "gae":
+        found.notes.append("It also trains a critic (gae), which is not predicted.")
+    used = TARGET.table.used
+    return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+
+
+_PROMPT, _ANSWER = "trainer.max_prompt_length", "generator.sampling_params.max_generate_length"
+
+
+def _on_fsdp(reading: Reading, found: Gathered) -> None:
+    """Weights, gradients and states sharded by FSDP, sequences by Ulysses."""
+    values = found.values
+    values["tensor_parallel"] = values["pipeline_parallel"] = 1
+    values["context_parallel"] = number(reading, f"{_POLICY}sequence_parallel_size") or 1
+    values["framework"] = fsdp_profile(values)
+    if values["context_parallel"] > 1:
+        values |= {"cp_comm_type": "a2a", "framework": "HF Trainer FSDP"}
+    reshards = flag(reading, f"{_POLICY}fsdp_config.reshard_after_forward", default=True)
+    values["zero_stage"] = 3 if reshards else 2
+    is_away = flag(reading, f"{_POLICY}fsdp_config.cpu_offload")
+    values["offload"] = "optimizer_weights" if is_away else "none"
+    repeats = flag(reading, "trainer.gradient_checkpointing", default=True)
+    values["recompute"] = "full" if repeats else "none"
+
+
+def _on_megatron(reading: Reading, found: Gathered) -> None:
+    """Tensors, stages, sequences and experts split by Megatron-Core, layers repeated."""
+    values = found.values
+    values["framework"] = "Megatron-Bridge"
+    put_megatron_split(reading, found, _MEGATRON)
+    values["sequence_parallel"] = values["tensor_parallel"] > 1
+    values["zero_stage"] = 1
+    away = f"{_MEGATRON}optimizer_config_kwargs.optimizer_cpu_offload"
+    values["offload"] = "optimizer" if flag(reading, away) else "none"
+    kind = told(reading, f"{_MEGATRON}transformer_config_kwargs.recompute_granularity")
+    repeats = flag(reading, "trainer.gradient_checkpointing", default=True)
+    values["recompute"] = (kind or "full") if repeats else "none"
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: micro-batches, who runs where."""
+    values = found.values
+    is_megatron = str(update.values["framework"]).startswith("Megatron")
+    values["framework"] = "verl Megatron" if is_megatron else "verl"
+    found.notes.append(_NEAREST.format(profile=values["framework"]))
+    if told(reading, "trainer.algorithm.dynamic_sampling.type"):
+        values["algorithm"] = str(Algorithm.DAPO)
+        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    length = int(update.values["sequence_length"])
+    budget = number(reading, "trainer.max_tokens_per_microbatch")
+    size = int(update.values["micro_batch_size"])
+    counted = size * length
+    if flag(reading, "trainer.remove_microbatch_padding", default=True) and size > 1:
+        mean = int(values["input_tokens"]) + int(values["output_cap"]) // OF_MEAN
+        counted = size * mean
+        found.notes.append(
+            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
+        )
+    values["micro_batch_tokens"] = max(budget or counted, length)
+    values["offload_train"] = values["offload_rollout"] = True
+    _put_placement(reading, update, found)
+
+
+def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Where trainer and engine run, and how old the weights of answers may be."""
+    values = found.values
+    words = [one.single or "" for one in reading.found.positional]
+    words += filter(None, [reading.text("--module")])
+    placement = Placement.SEPARATE
+    if flag(reading, f"{_PLACED}colocate_all", default=True):
+        placement = Placement.COLOCATED
+    elif flag(reading, "trainer.fully_async.enabled") or any("fully_async" in w for w in words):
+        placement, values["partial_rollout"] = Placement.ASYNC, True
+        values["staleness"] = number(reading, "trainer.fully_async.max_staleness_steps") or _STALE
+    elif any("async" in word for word in words):
+        placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
+    engines = number(reading, f"{_ENGINE}num_engines", "generator.num_inference_engines") or 1
+    each = int(values.get("rollout_tensor_parallel", 1))
+    copies = number(reading, f"{_ENGINE}data_parallel_size") or 1
+    put_split(found, placement, update.values.get("num_gpus"), engines * each * copies)
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="skyrl",
+        title="SkyRL",
+        version="SkyRL a956457",
+        workloads=("train",),
+        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
+        answers=answers,
+        starts=starts,
+        honoured=changes_nothing,
+    ),
+    profiles=("verl", "verl Megatron"),
+    put=_put_step,
+    whole=worded,
+)

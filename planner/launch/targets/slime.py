@@ -1,0 +1,212 @@
+"""slime: a step on rollouts, from the arguments of its ``train.py`` and ``train_async.py``.
+
+Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what follows from them),
+``slime/backends/megatron_utils/arguments.py`` (what it sets of Megatron-LM's), and
+``slime/backends/sglang_utils/arguments.py``: options of SGLang begin with ``--sglang-``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.base.software_enums import Placement
+from planner.base.training_names import Algorithm
+from planner.documents.shell.text import stated
+from planner.launch.option_table import OptionTable
+from planner.launch.target import Target, changes_nothing
+from planner.launch.targets.megatron_read import read_megatron
+from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.rollouts import (
+    number,
+    of_sections,
+    put_objective,
+    put_token_budget,
+    with_words,
+    worded,
+)
+from planner.launch.understood import Answers, Gathered, Reading, World
+from planner.specs.quantization import checkpoint_of
+
+_PROGRAMS = ("train.py", "train_async.py")
+_OWN = ("--rollout-batch-size", "--rollout-max-response-len", "--rollout-num-gpus-per-engine")
+_MODEL = "--hf-checkpoint"
+_SET = {"--bf16": "true", "--use-distributed-optimizer": "true", "--micro-batch-size": "1"}
+"""What it sets of Megatron-LM where nobody does."""
+_NODE = 8
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a command starts slime.
+
+    >>> starts(["train.py", "--hf-checkpoint", "Qwen3-4B", "--rollout-batch-size", "32"])
+    True
+    """
+    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
+    return is_program and any(word.partition("=")[0] in _OWN for word in words)
+
+
+def answers(reading: Reading) -> Answers:
+    """What the update of the policy is; see the module.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs cannot be split as it says.
+    """
+    whole = with_words(reading).found
+    options = {name: stated(name, text) for name, text in _SET.items()} | {**whole.options}
+    if "--fp16" in options:
+        del options["--bf16"]
+    nodes = number(reading, "--actor-num-nodes") or 1
+    gpus = nodes * (number(reading, "--actor-num-gpus-per-node") or _NODE)
+    world = World(num_gpus=stated("num_gpus", str(gpus)), gpu=whole.world.gpu)
+    reading = Reading.of(replace(whole, options=options, world=world), OptionTable.load("slime"))
+    read = read_megatron(reading, "Megatron-LM")
+    asked = [name for name in read.asked if name not in ("model", "global_batch_size")]
+    found = Gathered(
+        values={**read.values, "adapter": "none"},
+        defaults={**read.defaults},
+        asked=[name for name in asked if name != "sequence_length"],
+        notes=[*read.notes],
+    )
+    found.need("model", reading.text(_MODEL))
+    used = TARGET.table.used | TARGET.table.options | read.used
+    ignored = of_sections(reading, ("--",)) - used
+    if reading.text("--loss-type") == "sft_loss":
+        found.values["training_objective"] = "sft"
+        found.need("sequence_length", number(reading, "--seq-length"))
+        return found.made(used=used, ignored=ignored)
+    _on_rollouts(reading, found)
+    return found.made(used=used, ignored=ignored)
+
+
+def _on_rollouts(reading: Reading, found: Gathered) -> None:
+    """Sequences of an update, each at its most, and how many are a micro-batch."""
+    values = found.values
+    values.pop("total_tokens", None)  # a rollout is no iteration of Megatron's
+    length = _longest(reading)
+    found.need("sequence_length", length)
+    generated = _generated(reading)
+    batch, times = number(reading, "--global-batch-size"), number(reading, _TIMES) or 1
+    if batch is None and generated:
+        batch = max(generated // times, 1)
+    found.need("global_batch_size", batch)
+    if batch and generated and generated > batch and generated % batch == 0:
+        found.notes.append(
+            f"A step of slime is {generated // batch} such updates, after one generation."
+        )
+    if length and batch and (budget := _budget(reading, found)):
+        sizes = (int(values.get(f"{name}_parallel", 1)) for name in ("tensor", "pipeline"))
+        ranks = int(values.get("context_parallel", 1))
+        for size in sizes:
+            ranks *= size
+        copies = max(int(values["num_gpus"]) // ranks, 1)
+        put_token_budget(found, budget, None if batch % copies else batch // copies)
+    penalty = reading.amount("--kl-coef") or 0.0
+    put_objective(found, reading.has("--use-kl-loss") or penalty > 0)
+    if reading.text("--advantage-estimator") == "ppo":
+        found.notes.append("It also trains a critic (ppo), which is not predicted.")
+
+
+_TIMES = "--num-steps-per-rollout"
+
+
+def _generated(reading: Reading) -> int | None:
+    """Answers of a step."""
+    prompts = number(reading, "--rollout-batch-size")
+    return prompts and prompts * (number(reading, "--n-samples-per-prompt") or 1)
+
+
+def _longest(reading: Reading) -> int | None:
+    """Tokens of a prompt and its answer at their most."""
+    whole, answer = number(reading, _CONTEXT), number(reading, _ANSWER)
+    if whole or answer is None:
+        return whole
+    return answer + (number(reading, _PROMPT) or max(answer // _OF_ANSWER, 1))
+
+
+_CONTEXT, _PROMPT, _ANSWER = (
+    "--rollout-max-context-len",
+    "--rollout-max-prompt-len",
+    "--rollout-max-response-len",
+)
+_OF_ANSWER = 8
+"""Longest answer over a prompt, where no option bounds prompts."""
+
+
+def _budget(reading: Reading, found: Gathered) -> int | None:
+    """Tokens of a micro-batch of all ranks of a sequence; None where sequences are counted."""
+    tokens = number(reading, "--max-tokens-per-gpu")
+    if tokens is None or not reading.has("--use-dynamic-batch-size"):
+        return None
+    return tokens * int(found.values.get("context_parallel", 1))
+
+
+def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    values = found.values
+    values["framework"] = "slime"
+    values["old_logprob"] = not reading.has("--use-rollout-logprobs")
+    if reading.has("--dynamic-sampling-filter-path"):
+        values["algorithm"] = str(Algorithm.DAPO)
+        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    length = update.values.get("sequence_length")
+    if length is None:
+        found.ask("output_cap")
+    else:
+        put_lengths(found, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
+        longest = int(values["input_tokens"]) + int(values["output_cap"])
+        budget = _budget(reading, found)
+        counted = int(update.values["micro_batch_size"]) * longest
+        values["micro_batch_tokens"] = max(budget or counted, longest)
+        if budget and budget < longest:
+            found.notes.append(
+                f"--max-tokens-per-gpu is below the longest sequence, {longest:,} tokens, which is "
+                "then a micro-batch of its own: micro-batches are taken to hold it."
+            )
+    if checkpoint_of(reading.text(_MODEL) or "").quantization == "fp8":
+        values["rollout_quantization"] = "fp8"
+    _put_placement(reading, update, found)
+
+
+def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+    """Where trainer and engines run.
+
+    ``train_async.py`` generates the answers of the next step while this one is trained.
+    """
+    values = found.values
+    words = [one.single or "" for one in reading.found.positional]
+    placement = Placement.SEPARATE
+    if reading.has("--colocate"):
+        placement = Placement.COLOCATED
+        for name in ("train", "rollout"):
+            values[f"offload_{name}"] = not reading.has(f"--no-offload-{name}")
+    elif "fully_async" in (reading.text("--rollout-function-path") or ""):
+        placement, values["staleness"] = Placement.ASYNC, 1
+    elif any(word.endswith("train_async.py") for word in words):
+        placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
+    train, rollout = int(update.values["num_gpus"]), number(reading, "--rollout-num-gpus")
+    values["partial_rollout"] = reading.has("--partial-rollout") and placement in (
+        Placement.COLOCATED,
+        Placement.ASYNC,
+    )
+    put_split(found, placement, train if rollout else None, rollout or 0)
+
+
+TARGET = reader_of_steps(
+    Target(
+        name="slime",
+        title="slime",
+        version="slime 624b824",
+        workloads=("train",),
+        profiles=("Megatron-LM",),
+        answers=answers,
+        starts=starts,
+        accepted=("megatron-lm-0.19.2",),
+        honoured=changes_nothing,
+    ),
+    profiles=("slime",),
+    put=_put_step,
+    whole=worded,
+)

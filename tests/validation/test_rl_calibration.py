@@ -1,0 +1,198 @@
+"""Steps of reinforcement learning of a user fit the few numbers of a framework's rollouts."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+
+import planner
+from planner.__main__ import run
+from planner.confidence.rl import OwnSteps, rl_confidence
+from planner.errors import CalibrationError
+from planner.specs.catalogue import Catalogue
+from planner.validation.calibration import (
+    CALIBRATED,
+    Parameter,
+    chosen_parameters,
+    measured_runs,
+    profile_text,
+    rollout_parameters,
+    with_rollout_values,
+)
+from planner.validation.fit import Fit, fit
+from planner.validation.library import Library
+from planner.validation.rl import predict_rl_group, rl_case
+from planner.validation.runs import RL, Run, Runs, TableKind
+
+_NAMES = ("decode_factor", "pass_factor", "step_overhead")
+_TRUE = {"decode_factor": 1.9, "pass_factor": 0.9, "step_overhead": 8.0}
+_OFF = (1.03, 0.98, 1.0, 0.97, 1.02, 0.99, 1.01, 1.0)
+"""Steps as they are measured: some per cent off what a formula says."""
+_WORK = (
+    (64, 512),
+    (64, 4096),
+    (256, 512),
+    (256, 2048),
+    (16, 1024),
+    (512, 256),
+    (32, 8192),
+    (8, 64),
+)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, str]]:
+    """Steps of 8 GPUs as a framework with other numbers would take them."""
+    runs, library = _runs([_cells(*one) for one in _WORK]), Library()
+    cases = [rl_case(run, library) for run in runs.rows]
+    true = {Parameter(owner="rollouts", name=n, shipped=1.0): v for n, v in _TRUE.items()}
+    found = predict_rl_group(with_rollout_values(cases, true))
+    return [
+        {**_cells(*work), "measured_step_time_s": str(one.values["step_time_s"] * off)}
+        for work, one, off in zip(_WORK, found, _OFF, strict=True)
+    ]
+
+
+def _cells(prompts: int, tokens: int) -> dict[str, str]:
+    return {
+        "id": f"{prompts}-{tokens}",
+        "source": "own",
+        "framework": "verl",
+        "algorithm": "dapo",
+        "placement": "colocated",
+        "model": "qwen2.5-1.5b",
+        "gpu": "h100-sxm-80gb",
+        "num_gpus": "8",
+        "rollout_tensor_parallel": "1",
+        "tensor_parallel": "1",
+        "prompts_per_step": str(prompts),
+        "samples_per_prompt": "8",
+        "output_tokens": str(tokens),
+        "measured_step_time_s": "",
+    }
+
+
+def _runs(rows: list[dict[str, str]]) -> Runs:
+    own = tuple(Run(line=line, cells=cells) for line, cells in enumerate(rows, start=2))
+    return Runs(columns=tuple(RL.columns), rows=own)
+
+
+def _fit(rows: list[dict[str, str]], names: tuple[str, ...] = _NAMES) -> Fit:
+    stem, measured = measured_runs(_runs(rows), Library(), "verl")
+    profile = CALIBRATED[TableKind.RL].load(Library(), stem)
+    every = rollout_parameters(profile)
+    wanted = [f"rollouts.{name}" for name in names]
+    return fit(measured, chosen_parameters(every, stem, wanted))
+
+
+def _values(found: Fit) -> dict[str, float]:
+    return {one.name: value for one, value in found.values.items()}
+
+
+@pytest.fixture(scope="module")
+def found(rows: list[dict[str, str]]) -> Fit:
+    return _fit(rows)
+
+
+def test_made_up_numbers_are_found(found: Fit) -> None:
+    """Of eight steps within three per cent; long answers tell the engine, short ones the rest."""
+    values = _values(found)
+    assert values["decode_factor"] == pytest.approx(_TRUE["decode_factor"], rel=0.1)
+    assert values["step_overhead"] == pytest.approx(_TRUE["step_overhead"], rel=0.25)
+    assert found.time is not None
+    assert found.time.before > 0.25
+    assert found.time.left_out < 0.1
+
+
+def test_nothing_moves_where_the_steps_are_as_predicted(rows: list[dict[str, str]]) -> None:
+    runs, library = _runs([_cells(*one) for one in _WORK[:5]]), Library()
+    cases = [rl_case(run, library) for run in runs.rows]
+    same = [
+        {**cells, "measured_step_time_s": str(one.values["step_time_s"])}
+        for cells, one in zip(
+            (_cells(*work) for work in _WORK[:5]), predict_rl_group(cases), strict=True
+        )
+    ]
+    shipped = Library().framework("verl").rollouts
+    assert shipped is not None
+    for name, value in _values(_fit(same)).items():
+        assert value == pytest.approx(getattr(shipped, name), rel=0.01, abs=0.01)
+
+
+def test_an_interval_narrows_with_steps() -> None:
+    published = rl_confidence("verl", "h100-sxm-80gb", "hopper", "dense").factors["step_time"]
+    widths = [
+        math.log(high / low)
+        for low, high in (
+            published,
+            *(OwnSteps(runs=n, error=0.08).narrowed(published) for n in (1, 5, 20, 100)),
+        )
+    ]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[2] < 0.75 * widths[0]
+    # What is left of many steps is their own spread: 90 % lie within 1.645 of it.
+    assert widths[4] == pytest.approx(2 * 1.645 * 0.08, rel=0.3)
+
+
+def test_steps_that_are_predicted_badly_widen_it() -> None:
+    published = (0.7, 1.6)
+    low, high = OwnSteps(runs=10, error=0.5).narrowed(published)
+    assert high / low > published[1] / published[0]
+
+
+def test_a_profile_says_how_sure_it_is(found: Fit, tmp_path: Path) -> None:
+    """On the GPU of its steps alone."""
+    assert found.spread is not None
+    shipped = Catalogue().find(CALIBRATED[TableKind.RL].profiles, "verl")
+    file = tmp_path / "mine.toml"
+    file.write_text(profile_text(shipped, found, "fitted", ["h100-sxm-80gb"]))
+    rollouts = Catalogue().load_framework(str(file)).spec.rollouts
+    assert rollouts is not None
+    assert (rollouts.own_runs, rollouts.own_gpus) == (8, ("h100-sxm-80gb",))
+    assert rollouts.own_error == pytest.approx(found.spread, rel=0.01)
+    assert rollouts.decode_factor == pytest.approx(_values(found)["decode_factor"], rel=1e-3)
+    asked = {
+        "workload": "rl", "model": "qwen2.5-1.5b", "num_gpus": 8, "prompts_per_step": 64,
+        "samples_per_prompt": 8, "output_tokens": 1024,
+        "settings": {"placement": "colocated"},
+    }  # fmt: skip
+    said = {}
+    for gpu in ("h100-sxm-80gb", "h200-sxm-141gb"):
+        for profile in ("verl", str(file)):
+            sure = planner.estimate(**asked, gpu=gpu, framework=profile).source.confidence(8)
+            low, high = sure.factors["step_time"]
+            said[gpu, profile == "verl"] = high / low, sure.basis
+    assert said["h100-sxm-80gb", False][0] < said["h100-sxm-80gb", True][0]
+    assert "8 of them your own" in said["h100-sxm-80gb", False][1]
+    assert "own" not in said["h200-sxm-141gb", False][1]
+
+
+def test_the_command_fits_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    table, profile = tmp_path / "mine.csv", tmp_path / "mine.toml"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows[:5])
+    monkeypatch.setenv("COLUMNS", "120")
+    words = ("--output", str(profile), "--parameter", "rollouts.decode_factor")
+    assert run(["calibrate", str(table), *words]) == 0
+    out = capsys.readouterr().out
+    assert "--framework" in out
+    assert "rollouts.decode_factor" in out
+    assert "own_runs = 5" in profile.read_text()
+
+
+def test_a_framework_that_generates_nothing_has_no_such_numbers() -> None:
+    assert not [*rollout_parameters(Library().framework("megatron-lm"))]
+    with pytest.raises(CalibrationError, match="Unknown parameter"):
+        chosen_parameters(
+            rollout_parameters(Library().framework("verl")), "verl", ["rollouts.speed"]
+        )
