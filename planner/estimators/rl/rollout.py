@@ -68,7 +68,8 @@ def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
                 *(fixed + slope * n for n, (fixed, slope) in zip(sizes, lines, strict=True))
             )
         )
-        times = times + rollouts.decode_layer_time * setting.model.num_hidden_layers
+        hosts = rollouts.decode_layer_time * setting.model.num_hidden_layers
+        times = rollouts.decode_factor * times + hosts
         prompt = phases(serving, engine, held).queued
     return _batches(setting, c, engine, memory, each, held, sizes, times, prompt)
 

@@ -57,7 +57,7 @@ def step_words(job: Job) -> Words:
         )
     longest = job["input_tokens"] + job["output_cap"]
     streams = job["placement"] == Placement.ASYNC.word
-    nodes, each = _nodes(job, job["train_gpus"])
+    nodes, each = _nodes(job, job["train_gpus"] or job["num_gpus"])
     return {
         "model_path": job.hub_name,
         "longest": longest,
