@@ -141,24 +141,21 @@ def _training(planned: Planned) -> Mapping[str, object]:
 
 def _steps(planned: Planned, reading: Reading) -> Mapping[str, object]:
     """Of a step of reinforcement learning, with lengths as the log tells them."""
-    row, work = planned.row, planned.setting.workload
-    told = {
-        name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
-    }
+    work, parameters = planned.setting.workload, _parameters(planned)
     asked = {
         name: getattr(work, name)
         for name, column in RL.columns.items()
         if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
     }
-    apart = row["placement"] != Placement.COLOCATED.word
+    lengths = {name: reading.facts.get(name) for name in terms_about("length", "rl")}
+    if planned.row["placement"] == Placement.COLOCATED.word:
+        parameters.pop("train_gpus", None)
     return {
-        **_parameters(planned),
+        **parameters,
         **asked,
-        **{name: round(value) for name, value in told.items() if value},
+        **{name: round(value) for name, value in lengths.items() if value},
         "framework": planned.setting.framework.name,
-        "engine": row.get("engine") or planned.setting.rollouts.engine,
-        "train_gpus": row["train_gpus"] if apart else "",
-        "algorithm": str(work.algorithm),
+        "engine": planned.row.get("engine", ""),
     }
 
 
