@@ -55,25 +55,6 @@ from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
 if TYPE_CHECKING:
     from planner.validation.logs.compare import Comparison
 
-__all__ = [
-    "compare",
-    "estimate",
-    "explain",
-    "max_batch",
-    "max_batches",
-    "max_length",
-    "operators",
-    "predictor",
-    "read_launch",
-    "search",
-    "size",
-    "size_pools",
-    "size_services",
-    "sweep",
-    "validate_log",
-    "write_launch",
-]
-
 
 def search(
     *,

@@ -28,18 +28,20 @@ from planner.validation.runs import SHIPPED_RL, Run, read_runs
 
 ROOT = Path(planner.__file__).parent
 _GRID = {
-    "decode_factor": (1.0, 1.2, 1.4, 1.7),
-    "decode_layer_time": (0.0, 0.08e-3, 0.16e-3),
-    "pass_factor": (1.0, 1.15, 1.3),
+    "decode_layer_time": (0.12e-3, 0.16e-3, 0.2e-3),
+    "pass_factor": (1.0, 1.1, 1.2, 1.3),
+    "expert_host_wait": (2.5e-3, 3.5e-3, 4.5e-3),
 }
+_OF_TRAINER = "expert_host_wait"
 _PHASES = ("generate", "logprob", "update", "sync")
 _HEAD = ("quantity", *RL_TABLES.keys, "level", "low", "high", "rows", "basis")
 
 
 def cases() -> Iterator[tuple[Run, RlCase]]:
-    """The rows that are predicted."""
+    """The rows with a step time that are predicted."""
     library = Library(catalogue=Catalogue(None))
-    for run in read_runs(SHIPPED_RL).rows:
+    timed = (run for run in read_runs(SHIPPED_RL).rows if run.number("measured_step_time_s"))
+    for run in timed:
         try:
             yield run, rl_case(run, library)
         except NotPredicted as error:
@@ -49,10 +51,14 @@ def cases() -> Iterator[tuple[Run, RlCase]]:
 def errors(known: Sequence[tuple[Run, RlCase]], values: Sequence[float]) -> np.ndarray:
     """Logarithms of predicted over measured step times."""
     changed = dict(zip(_GRID, values, strict=True))
+    execution = {_OF_TRAINER: changed.pop(_OF_TRAINER)}
     found = []
     for run, case in known:
-        rollouts = replace(case.framework.rollouts, **changed)  # type: ignore[type-var]
-        framework = replace(case.framework, rollouts=rollouts)
+        framework = replace(
+            case.framework,
+            rollouts=replace(case.framework.rollouts, **changed),  # type: ignore[type-var]
+            execution=replace(case.framework.execution, **execution),
+        )
         (one,) = predict_rl_group([replace(case, framework=framework)])
         found.append(np.log(one.values["step_time_s"] / run.number("measured_step_time_s")))
     return np.array(found)

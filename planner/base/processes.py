@@ -20,7 +20,6 @@ TRIES = 3
 
 _WAITING = 3
 _LOOK_S = 0.2
-_SENDING_S = 2.0
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -91,7 +90,9 @@ def _once(
                 waiting[pool.submit(_run, task)] = task
             if not waiting:
                 return
-            for future in _ended(waiting, look):
+            while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
+                look()
+            for future in ended:
                 yield waiting.pop(future), future.result()
     finally:
         alive.close()  # what is still being worked on is not waited for
@@ -99,15 +100,9 @@ def _once(
         ends.close()
 
 
-def _ended(waiting: Iterable[Future[Result]], look: Callable[[], object]) -> set[Future[Result]]:
-    """At least one that has ended."""
-    while not (ended := wait(waiting, _LOOK_S, FIRST_COMPLETED).done):
-        look()
-    return ended
-
-
 _work: Callable[[Any], Any] | None = None
 _is_working = False
+_is_over = False
 _working = threading.Lock()
 """Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
@@ -119,20 +114,24 @@ def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> N
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     alive.close()
-    threading.Thread(target=_end_with, args=(ends,), daemon=True).start()
+    threading.Thread(target=_end_with, args=(ends, os.getppid()), daemon=True).start()
 
 
-def _end_with(ends: Connection) -> None:
+def _end_with(ends: Connection, parent: int) -> None:
     """Wait until the other end of a pipe is closed, as it is when its process is killed.
 
-    A result that is cut off while it is sent would be waited for without end.
+    A result that is cut off while it is sent would be waited for without end, so a worker that
+    sends one ends in the middle of it only if its parent has ended.
     """
+    global _is_over
     with suppress(OSError, EOFError):
         ends.poll(None)
     with _working:
         if _is_working:
             os._exit(1)
-    time.sleep(_SENDING_S)
+        _is_over = True
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
     os._exit(1)
 
 
@@ -149,4 +148,6 @@ def _run(task: object) -> Any:
 def _tell_working(is_working: bool) -> None:
     global _is_working
     with _working:
+        if _is_over:
+            os._exit(1)
         _is_working = is_working

@@ -66,7 +66,10 @@ def _init(kind: Any) -> Callable[..., None]:
                 raise TypeError(f"{kind.__qualname__} takes {most} values in order, each once")
             values = named | values
         if not needed <= values.keys() <= names:
-            raise _wrong(kind, needed - values.keys(), values.keys() - names)
+            missing, unknown = needed - values.keys(), values.keys() - names
+            words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
+            words += [f"has no {', '.join(sorted(unknown))}"] if unknown else []
+            raise TypeError(f"{kind.__qualname__} {'; '.join(words)}")
         filled = self.__dict__
         filled.update(unfilled)
         filled.update(values)
@@ -77,12 +80,6 @@ def _init(kind: Any) -> Callable[..., None]:
             after(self)
 
     return init
-
-
-def _wrong(kind: Any, missing: set[str], unknown: set[str]) -> TypeError:
-    words = [f"lacks {', '.join(sorted(missing))}"] if missing else []
-    words += [f"has no {', '.join(sorted(unknown))}"] if unknown else []
-    return TypeError(f"{kind.__qualname__} {'; '.join(words)}")
 
 
 def _compared(record: Any) -> tuple[Any, ...]:

@@ -226,7 +226,8 @@ class WeightSync(Code):
     ``AUTO``: as the framework does in the placement. ``IPC``: handed over on the same GPU.
     ``NCCL``: gathered and broadcast by one rank. ``RESHARD``: from each rank to those that need
     its part. ``HOST``: in buckets through pinned host memory. ``DELTA``: what has changed alone.
-    ``STORE``: through files or objects.
+    ``STORE``: through files or objects. ``PACKED``: gathered by all ranks at once and broadcast in
+    large buckets.
     """
 
     AUTO = 0
@@ -236,3 +237,4 @@ class WeightSync(Code):
     HOST = 4
     DELTA = 5
     STORE = 6
+    PACKED = 7

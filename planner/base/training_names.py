@@ -132,7 +132,7 @@ _FEED_FORWARD = {
     *("dense_h_to_4h", "dense_4h_to_h", "linear_fc1", "linear_fc2", "all-linear"),
 }
 _EMBEDDING = {
-    *("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embedding"),
+    *("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings", "embedding")
 }
 _ALL = AdapterTargets.ALL_LINEAR
 _LOGITS = {"lm_head", "embed_out", "output_layer"}

@@ -73,7 +73,8 @@ def mend_words() -> None:
 
 def for_term(term: Term) -> Completer | None:
     """The completions of a term's option; None where any number or file may stand."""
-    kind = _kind(term.term)
+    kinds = f"{term.term.rpartition('_')[2]}s"
+    kind = kinds if kinds in KINDS else None
     if kind is not None:
         return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
     if term.choices:
@@ -156,11 +157,6 @@ def names(kind: str, ctx: typer.Context) -> list[str]:
     given = ctx.params.get("specs") or ctx.params.get("specs_folder")
     folders = spec_folders(kind, None if given is None else Path(given))
     return sorted({path.stem for folder in folders for path in listing(folder, ".toml")})
-
-
-def _kind(name: str) -> str | None:
-    kind = f"{name.rpartition('_')[2]}s"
-    return kind if kind in KINDS else None
 
 
 def _workload(ctx: typer.Context) -> str:

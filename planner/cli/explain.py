@@ -73,7 +73,10 @@ def against_request(given: Given, base: Request) -> Request | None:
     files = [text for text in texts if _is_file(text)]
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
-    changes: Mapping[str, object] = parse_settings([text for text in texts if text not in files])
+    told = parse_settings([text for text in texts if text not in files])
+    changes: Mapping[str, object] = {
+        name: values[0] if len(values) == 1 else values for name, values in told.items()
+    }
     for text in files:
         path, row = file_and_row(text)
         return request_in(path, row, changes, given["specs"], option_of, base)

@@ -103,12 +103,7 @@ def usual_workload(target: str, default: str) -> str:
 
 
 def write_launch(
-    given: options.Given,
-    request: Request,
-    target: str,
-    wrapper: str,
-    *,
-    stdout_taken: bool = False,
+    given: options.Given, request: Request, target: str, wrapper: str, *, stdout_taken: bool = False
 ) -> None:
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch
@@ -137,8 +132,9 @@ def _list(given: options.Given) -> None:
 def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
+    from planner.decide.improve import changes_of
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.assumed import changes_of, full_row, judged
+    from planner.launch.assumed import full_row, judged
     from planner.show.terminal import make_console, write
     from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
@@ -152,7 +148,8 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
     beside = parse_settings(given["settings"] or [])
-    changes = changes_of(imported, request, plan, found, row, beside)
+    can_say, defaults = imported.target.table.can_say, imported.defaults.keys() - beside.keys()
+    changes = changes_of(request, plan, found, row, can_say, defaults)
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
     if not found.rejected_by:
         more = _told(imported, change, rewritten)

@@ -81,9 +81,7 @@ def _show_methods(given: options.Given, request: Request) -> None:
 
 
 def _show(
-    given: options.Given,
-    asked: Request,
-    find: Callable[[Plan, Evaluation], Sequence[Largest]],
+    given: options.Given, asked: Request, find: Callable[[Plan, Evaluation], Sequence[Largest]]
 ) -> None:
     request = _with_limits(given, as_started(given, asked))
     from planner.base.files import check_outputs

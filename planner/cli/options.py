@@ -137,11 +137,7 @@ def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Tak
     if term.takes_several or (several and term.type != "text"):
         word = f"{word}[,{word}...]"
     option = typer.Option(
-        *term.options,
-        *also,
-        help=text,
-        metavar=word,
-        autocompletion=complete.for_term(term),
+        *term.options, *also, help=text, metavar=word, autocompletion=complete.for_term(term)
     )
     return Annotated[str | None, option], None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from planner.base.cells import Value, number
 from planner.cli import options
@@ -72,7 +72,10 @@ def search(given: options.Given) -> None:
         if result.interrupted and result.fastest is None:
             raise KeyboardInterrupt
         if not result.table:
-            _refuse(plan, result)
+            from planner.errors import InfeasibleError
+            from planner.show.views.infeasible import infeasible_message
+
+            raise InfeasibleError(infeasible_message(plan, result))
         if not all_rows and (csv or json):
             add(result.scaled(result.table))
         compared = _compared(plan, result) if given["compare_api"] else None
@@ -112,7 +115,7 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
     from planner.launch.assumed import full_row, judged
     from planner.show.page import GAP, said
     from planner.show.terminal import make_console, write
-    from planner.show.views.search import own_line
+    from planner.show.views.search import held_line, own_line
 
     try:
         _, found, _ = judged(own)
@@ -120,19 +123,14 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
         return
     if result.recommended is not None:
         line = own_line(plan, result.recommended.row, full_row(found), found.rejected_by)
-        write(make_console(stderr=stdout_taken), [GAP, said(line)])
+        held = held_line(plan, full_row(found))
+        lines = [said(each) for each in (line, held) if each]
+        write(make_console(stderr=stdout_taken), [GAP, *lines])
 
 
 def _takes_stdout(given: options.Given) -> bool:
     """Whether rows go where the report would."""
     return Path("-") in (given["csv"], given["json"])
-
-
-def _refuse(plan: Plan, result: SearchResult) -> NoReturn:
-    from planner.errors import InfeasibleError
-    from planner.show.views.infeasible import infeasible_message
-
-    raise InfeasibleError(infeasible_message(plan, result))
 
 
 def _drive(

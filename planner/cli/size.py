@@ -35,7 +35,8 @@ def size(given: options.Given) -> None:
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.size import contracts_given
     from planner.show.terminal import make_console, write
-    from planner.show.views.sizes import sizes_blocks
+    from planner.show.views.rows import row_files
+    from planner.show.views.sizes import add_sizes, sizes_blocks
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
@@ -65,7 +66,8 @@ def size(given: options.Given) -> None:
 
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
         raise InfeasibleError("\n".join(lines))
-    _write(given, sizes)
+    with row_files(given["csv"], given["json"]) as files:
+        add_sizes(files, sizes, given["context"].obj)
     if picture is not None:
         from planner.show.views.plots.curves import size_picture
         from planner.show.views.plots.picture import draw
@@ -152,10 +154,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
 
 
 def _sized(
-    given: options.Given,
-    request: Request,
-    contracts: Sequence[str | None],
-    **asked: Any,
+    given: options.Given, request: Request, contracts: Sequence[str | None], **asked: Any
 ) -> Sizes:
     from planner.base.processes import num_cores
     from planner.decide.sizing.size import size_all, tasks_of
@@ -165,19 +164,4 @@ def _sized(
     said = options.option_name
     number = len(tasks_of(request, contracts, said=said, **asked))
     with progress_bar(number, "GPUs", quiet=given["quiet"]) as progress:
-        return size_all(
-            request,
-            contracts,
-            said=said,
-            progress=progress,
-            workers=workers,
-            **asked,
-        )
-
-
-def _write(given: options.Given, sizes: Sizes) -> None:
-    from planner.show.views.rows import row_files
-    from planner.show.views.sizes import add_sizes
-
-    with row_files(given["csv"], given["json"]) as files:
-        add_sizes(files, sizes, given["context"].obj)
+        return size_all(request, contracts, said=said, progress=progress, workers=workers, **asked)

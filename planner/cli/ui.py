@@ -52,9 +52,9 @@ def report(given: options.Given) -> None:
     """Write a result as one page: the answer, alternatives, the front, sources."""
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
-    from planner.pages.read import page_of
     from planner.show.html import markdown as as_markdown
     from planner.show.html import page_html
+    from planner.ui.pages.read import page_of
 
     output, markdown, result = given["output"], given["markdown"], given["result"]
     targets = [path for path in (output, markdown) if path is not None]

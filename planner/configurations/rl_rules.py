@@ -55,13 +55,16 @@ def _batch(c: RlConfigurations, context: RlContext) -> BoolArray:
 
 
 def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
-    return indivisible(c.global_batch_size, np.maximum(c.data_parallel, 1e-9))
+    is_whole = c.data_parallel == np.floor(c.data_parallel)  # else a rule of the trainer is broken
+    return np.asarray(
+        is_whole & indivisible(c.global_batch_size, np.maximum(c.data_parallel, 1e-9))
+    )
 
 
 def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
     none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
     one = c.placement == Placement.ONE_STEP_OFF
-    return np.asarray((none & (c.staleness > 0)) | (one & (c.staleness > 1)))
+    return np.asarray((none & (c.staleness > 0)) | (one & (c.staleness != 1)))
 
 
 def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
@@ -74,8 +77,8 @@ OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
     for name, description, violated in (
         ("placement", "the framework does not run trainer and engine so", _placement),
         ("gpu_split", "both sides need GPUs, and colocated ones are all of both", _split),
-        ("staleness", "older weights need placement async (one_step_off for 1), or partial "
-         "rollouts", _staleness),
+        ("staleness", "older weights need placement async, one_step_off, which has staleness 1, "
+         "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
          "the framework can do so in the placement", _partial),
         ("rollout_split", "rollout_tensor_parallel must divide the GPUs that generate",
@@ -105,7 +108,10 @@ ROLLOUT_CACHE = predicted(
 RL_RULES: tuple[Reason, ...] = (
     *OWN_RULES,
     *RULES,
-    *(Reason(name=f"rollout_{rule.name}", description=rule.description) for rule in SERVING_RULES),
+    *(
+        Reason(name=f"rollout_{rule.name}", description=f"of the engine, {rule.description}")
+        for rule in SERVING_RULES
+    ),
     ROLLOUT_CACHE,
 )
 """Rules of both, those of the trainer and of the engine as theirs."""

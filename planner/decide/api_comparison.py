@@ -280,10 +280,7 @@ def _offer(
     price: ApiPrice, mix: Mapping[str, float], cost_rate: float, rate: float, rates: Ends
 ) -> Offer:
     cost = request_cost(
-        **mix,
-        input_price=price.input,
-        cached_price=cached_price(price),
-        output_price=price.output,
+        **mix, input_price=price.input, cached_price=cached_price(price), output_price=price.output
     )
     even = float(break_even_rate(cost_rate=cost_rate, request_cost=cost))
     low, high = rates

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Objective, Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
+from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.base import Evaluation
 from planner.workloads.open_facts import assumed_limits
@@ -34,6 +36,7 @@ CHANGES = range(1, 4)
 _FOLLOWING = terms_about("following")
 _BEST = {"serve": "throughput_per_gpu"}
 _ENOUGH = 0.9
+_CAP = "concurrency"
 _WORTH = 0.01
 
 
@@ -55,6 +58,35 @@ class Change:
     fits: float
     is_told: bool = True
     value: float = np.nan
+
+
+def changes_of(
+    request: Request,
+    plan: Plan,
+    found: Evaluation,
+    row: Row,
+    can_say: Callable[[str, str | int | float], bool],
+    defaults: Collection[str],
+) -> list[Change]:
+    """What is better near the plan of a launch file, can be said in it, and keeps its load.
+
+    The load that was given, in requests of a replica at once, is one that no change raises: of a
+    rate the number that it keeps busy, which ``row`` has. ``defaults`` names what the file leaves
+    to its engine, and ``can_say`` tells whether it has words for a value.
+    """
+    most = math.inf
+    if request.workload == "serve":
+        cap = request.settings.get(_CAP) if _CAP not in defaults else None
+        if request.request_rate is not None:
+            most = number(row[_CAP])
+        elif cap is not None:
+            most = float(str(cap[0] if isinstance(cap, tuple | list) else cap))
+
+    def may_be(name: str, value: Value) -> bool:
+        fits = name != _CAP or number(value) <= most
+        return value is not None and can_say(name, value) and fits
+
+    return best_changes(plan, found, may_be)
 
 
 def best_changes(

@@ -16,8 +16,7 @@ from planner.decide.open_facts import MOVES
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import full_columns
-from planner.optimize.source import first_row
+from planner.optimize.result_columns import full_row
 from planner.question.request import ALL, Request
 from planner.question.terms import columns_about, glossary
 from planner.specs.price import CONTRACTS
@@ -70,8 +69,11 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     """
     if result.recommended is None:
         return []
-    own = first_row(full_columns(result.recommended.columns(), plan.problem.sources))
-    column = _column(plan.request, own)
+    own = full_row(result.recommended, plan.problem.sources)
+    # The cost that levers are told by; the time where no price is known.
+    order = _COSTS if plan.request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
+    known = (name for name in order if math.isfinite(number(own.get(name))))
+    column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
     tried = [*_contracts(plan.request, own, column)]
     for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
         row = _searched(plan.request.changed(**answers))
@@ -80,13 +82,6 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
         tried.append(_lever((name, first, second), column, own, row))
     found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
     return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
-
-
-def _column(request: Request, own: Row) -> str:
-    """The cost that levers are told by; the time where no price is known."""
-    order = _COSTS if request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
-    known = (name for name in order if math.isfinite(number(own.get(name))))
-    return next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
 
 
 def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:

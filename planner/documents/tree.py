@@ -94,11 +94,6 @@ _CONSTANTS = {
 _LONGEST_NUMBER = 400
 
 
-def json_document(text: str, name: str) -> Node:
-    """The value of a JSON text; raises `LaunchError` with the line of a fault."""
-    return _Reader(text, name).document()
-
-
 class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self.text, self.name = text, name
@@ -481,7 +476,7 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
     is_named_json = name.lower().endswith(".json")
     if is_named_json or _JSON_BEGINS.match(text):
         try:
-            return (_tree(json_document(text, name), text, name, is_json=True),)
+            return (_tree(_Reader(text, name).document(), text, name, is_json=True),)
         except LaunchError:
             if is_named_json:
                 raise

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from planner.base.enums import (
-    LinkKind,
-    Precision,
-)
+from planner.base.enums import LinkKind, Precision
 from planner.specs.checked import Made, unchecked
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile

@@ -13,9 +13,7 @@ from dataclasses import field
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    Precision,
-)
+from planner.base.enums import Precision
 from planner.base.records import record
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
@@ -75,12 +73,7 @@ class KernelTable:
     ledger: Ledger | None = field(default=None, compare=False, repr=False)
 
     def dense(
-        self,
-        rows: Numeric,
-        columns: Numeric,
-        depth: Numeric,
-        e: Rows,
-        output_bytes: Numeric = 2.0,
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0
     ) -> FloatArray:
         """Seconds of ``C[rows, columns] = A B`` in formats of `dense_rows`, casts of A included."""
         m, n, k = rows, np.asarray(columns), np.asarray(depth)
@@ -128,7 +121,6 @@ class KernelTable:
 
     def attention(
         self,
-        *,
         flops: Numeric,
         num_bytes: Numeric,
         sequences: Numeric,
@@ -198,12 +190,7 @@ class KernelTable:
         return e.sustained_attention_fraction or clock(e, Precision.BF16, 1.0)
 
     def without_casts(
-        self,
-        rows: Numeric,
-        columns: Numeric,
-        depth: Numeric,
-        e: Rows,
-        output_bytes: Numeric = 2.0,
+        self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0
     ) -> FloatArray:
         """The same where others cast A: operators of their own."""
         return self._dense(rows, np.asarray(columns), np.asarray(depth), e, output_bytes)
@@ -305,11 +292,7 @@ class KernelTable:
         return all(rate == 1.0 for rate in rates) and s.vector_bandwidth == 0
 
     def _roofline(
-        self,
-        e: Rows,
-        flops: Numeric,
-        moved: Numeric,
-        most_bandwidth_fraction: Numeric = np.inf,
+        self, e: Rows, flops: Numeric, moved: Numeric, most_bandwidth_fraction: Numeric = np.inf
     ) -> FloatArray:
         return roofline_time(
             flops=flops,

@@ -9,11 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    ComputePrecision,
-    Precision,
-)
+from planner.base.enums import AttentionKernels, ComputePrecision, Precision
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (
@@ -201,10 +197,7 @@ class Links:
             return all_to_all_bandwidth(**links, sent_across=sent_across)
         up, out = self.cluster.scale_up, self.cluster.scale_out
         return group_bandwidth(
-            **links,
-            domain_size=up.domain_size,
-            gpus_per_nic=out.gpus_per_nic,
-            most_nics=most_nics,
+            **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic, most_nics=most_nics
         )
 
     def record(self, work: Work) -> None:
@@ -410,27 +403,6 @@ class Machine(Links):
             width=width,
             matrices=matrices,
             e=chosen(self._experts, precision),
-        )
-
-    def attention_time(
-        self,
-        flops: Numeric,
-        num_bytes: Numeric,
-        sequences: Numeric,
-        num_heads: Numeric,
-        sequence_length: Numeric,
-        head_dim: int,
-        rate: Numeric,
-    ) -> FloatArray:
-        """Seconds of a fused attention kernel in 16 bit, forward, at a rate over the GPU's own."""
-        return self.kernels.attention(
-            flops=flops,
-            num_bytes=num_bytes,
-            sequences=sequences,
-            num_heads=num_heads,
-            sequence_length=sequence_length,
-            head_dim=head_dim,
-            rate=rate,
         )
 
     def attention_rate(self, kernels: AttentionKernels) -> float:

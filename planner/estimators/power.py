@@ -9,12 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.estimators.machine import Machine
-from planner.formulas.power import (
-    facility_power,
-    network_share,
-    range_of_product,
-    range_of_sum,
-)
+from planner.formulas.power import facility_power, network_share, range_of_product, range_of_sum
 from planner.specs.power import Between, PowerProfile
 
 # Domains of so many GPUs are racks of trays.

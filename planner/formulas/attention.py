@@ -202,12 +202,7 @@ def chunked_scan_flops(
 
 
 def chunked_scan_bytes(
-    *,
-    tokens: Numeric,
-    mixed_width: Numeric,
-    value_width: Numeric,
-    state: Numeric,
-    delta_rule: bool,
+    *, tokens: Numeric, mixed_width: Numeric, value_width: Numeric, state: Numeric, delta_rule: bool
 ) -> FloatArray:
     r"""Forward bytes: 16-bit inputs read for the states and the outputs, and chunk states.
 

@@ -179,9 +179,9 @@ def beyond_room(
     """
     number = np.maximum(sequences, 1e-12)
     spread = np.maximum(np.asarray(variation) / np.sqrt(number), 1e-12)
-    place = (np.asarray(room) / (number * mean) - 1) / spread
+    place = (np.maximum(room, 0.0) / (number * mean) - 1) / spread
     density = np.exp(-np.square(np.minimum(place, 30.0)) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(np.maximum(spread * (density - place * above_normal(place)), 0.0))
+    return np.clip(spread * (density - place * above_normal(place)), 0.0, 1.0)
 
 
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:

@@ -16,11 +16,7 @@ _BUSIEST = 0.8
 
 
 def mean_wait(
-    *,
-    utilization: Numeric,
-    service_time: Numeric,
-    variation: Numeric = 0.0,
-    bursts: Numeric = 1.0,
+    *, utilization: Numeric, service_time: Numeric, variation: Numeric = 0.0, bursts: Numeric = 1.0
 ) -> FloatArray:
     r"""Mean seconds before service at one server.
 
@@ -636,12 +632,7 @@ def _later(count: FloatArray, share: FloatArray, kappa: FloatArray) -> FloatArra
 
 
 def _missed(
-    until: FloatArray,
-    *,
-    x: FloatArray,
-    lacking: FloatArray,
-    kappa: FloatArray,
-    beyond: FloatArray,
+    until: FloatArray, *, x: FloatArray, lacking: FloatArray, kappa: FloatArray, beyond: FloatArray
 ) -> FloatArray:
     """Of those that come until a time the sum of what they do not meet, in steady replicas."""
     u, w = np.minimum(until, 1.0), np.maximum(until - 1.0, 0.0)

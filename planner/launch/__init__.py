@@ -10,6 +10,9 @@ TARGETS = (
     "transformers",
     "axolotl",
     "maxtext",
+    "verl",
+    "nemo-rl",
+    "openrlhf",
     "vllm",
     "sglang",
     "tensorrt-llm",
@@ -42,7 +45,7 @@ READ_ALONE = (
     "ollama",
     "lorax",
 )
-"""Programs whose files are read, and not written."""
+"""Programs whose files of training are read, and not written."""
 
 WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
@@ -174,15 +174,7 @@ def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given
     """The keys of a document that has options of a command, as that calls them."""
     if target not in _OF_OPTIONS:
         return options
-    accepted = readers()[target].options
-    found: dict[str, Given] = {}
-    for name, given in options.items():
-        option = accepted.find(f"--{name.replace('_', '-')}")
-        # A flag that is off in a document is one that is not there.
-        if option is None or given.texts != ("false",):
-            own = name if option is None else option.name
-            found[own] = replace(given, option=own)
-    return found
+    return readers()[target].options.of_command(options)
 
 
 def _leaves(tree: Tree) -> dict[str, Given]:

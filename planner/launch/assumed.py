@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from math import lcm, prod
 from pathlib import Path
 
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.decide.improve import Change, best_changes
 from planner.errors import PlannerError
 from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.launchers.world import gpus_named
@@ -38,10 +36,7 @@ _CAP = "concurrency"
 def as_started(request: Request, burst: int | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request as an engine runs what a launch file says, and what is to be said of that.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The question is impossible.
+    Raises `SpecError, SearchSpaceError, InfeasibleError`: the question is impossible.
     """
     if request.workload != "serve" or _CAP not in request.settings:
         return request, ()
@@ -77,46 +72,6 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     plan = one_configuration(_with_cap(request, room), burst)
     note = f"Its cache holds {room:,} requests at once, not for {int(_first(cap)):,}."
     return plan, evaluated(plan, burst), (note,)
-
-
-def changes_of(
-    imported: Imported,
-    request: Request,
-    plan: Plan,
-    found: Evaluation,
-    row: Row,
-    beside: Collection[str] = (),
-) -> list[Change]:
-    """What is better near the plan of a launch file, can be said in it, and keeps its load.
-
-    ``beside`` are the parameters that the user said beside the file.
-    """
-    most = most_asked(request, row, imported.defaults.keys() - {*beside})
-    can_say = imported.target.table.can_say
-    return best_changes(
-        plan,
-        found,
-        lambda name, value: (
-            value is not None and can_say(name, value) and (name != _CAP or number(value) <= most)
-        ),
-    )
-
-
-def most_asked(
-    request: Request, own: Mapping[str, object], defaults: Collection[str] = ()
-) -> float:
-    """The load that was given, in requests of a replica at once: no change raises that.
-
-    ``own`` are the result columns of the request, of a rate with the number it keeps busy;
-    ``defaults`` names what a file leaves to its engine. Without bound where nobody gave a load.
-    """
-    if request.workload != "serve":
-        return math.inf
-    if request.request_rate is not None:
-        return float(str(own[_CAP]))
-    if _CAP in request.settings and _CAP not in defaults:
-        return _first(request.settings[_CAP])
-    return math.inf
 
 
 def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:

@@ -16,23 +16,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
-from planner.base.records import record
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.option_table import Accepted, AcceptedOption, Remark, shipped_rows
-from planner.launch.target import Argument, Draft, File, Job, Process, Variable
+from planner.launch.target import Argument, Draft, File, Job, Process, Variable, filled
 from planner.launch.understood import LENGTHS, ONGOING, Found
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
 _WIDEST = 0.99
 _DIGITS = 3
-_ONE_RANGE = ("tensorrt-llm", "trtllm-serve", "sglang")
+_BY_TRTLLM = ("tensorrt-llm", "trtllm-serve")
+_ONE_RANGE = (*_BY_TRTLLM, "sglang")
 _EVEN = ("vllm", *_ONE_RANGE)
 
 
@@ -47,20 +48,9 @@ def half_width(variation: float) -> float:
     return min(round(_ROOT * variation, _DIGITS), _WIDEST)
 
 
-def range_word(prompts: float, answers: float) -> str:
-    """``--random-range-ratio`` of vLLM for the variations of prompts and answers [1]."""
-    widths = {"input": half_width(prompts), "output": half_width(answers)}
-    return json.dumps(widths) if prompts != answers else f"{half_width(prompts):g}"
-
-
 def common_width(prompts: float, answers: float) -> float:
     """The one half width of tools that draw prompts and answers from equal ranges."""
     return half_width((prompts + answers) / 2)
-
-
-def longest_and_ratio(length: int, width: float) -> tuple[int, float]:
-    """The longest request [tokens] and the shortest one over it, as SGLang's range is told."""
-    return round(length * (1 + width)), round((1 - width) / (1 + width), _DIGITS)
 
 
 def length_notes(
@@ -90,89 +80,9 @@ STEPS = 50
 _FEWEST_REQUESTS = 200
 _PER_CLIENT = 10
 _SECONDS = 300
-_PERCENTILES = "50,90,95,99"
 
-_MEGATRON = ("--log-interval", "1", "--timing-log-level", "0", "--eval-iters", "0")
-_TRAINING: Mapping[str, tuple[str, ...]] = {
-    "megatron-lm": (
-        "--train-iters", "{steps}", *_MEGATRON, "--log-throughput", "--log-memory-interval", "10",
-    ),
-    # That of Microsoft prints throughput and, after the first steps, memory by itself.
-    "megatron-deepspeed": ("--train-iters", "{steps}", *_MEGATRON),
-    "megatron-bridge": (
-        "train.train_iters={steps}", "logger.log_interval=1", "logger.timing_log_level=0",
-        "logger.log_throughput=true", "validation.eval_iters=0",
-    ),
-    "torchtitan": (
-        "--training.steps", "{steps}", "--metrics.log_freq", "1",
-        "--metrics.disable_color_printing",
-    ),
-    "transformers": (
-        "--max_steps", "{steps}", "--logging_steps", "1", "--save_strategy", "no",
-        "--eval_strategy", "no", "--include_num_input_tokens_seen", "true",
-    ),
-    "axolotl": (
-        "--max-steps", "{steps}", "--logging-steps", "1", "--save-strategy", "no",
-        "--include-tkps", "True",
-    ),
-    "maxtext": ("steps={steps}", "enable_checkpointing=false", "eval_interval=-1"),
-}  # fmt: skip
-_TRAINING_NAMES = {
-    "megatron-core": "megatron-lm",
-    "nemo": "megatron-bridge",
-    "accelerate": "transformers",
-    # Its files start a script on the Trainer, which prints the steps.
-    "deepspeed": "transformers",
-    "peft": "transformers",
-    "trainer": "transformers",
-}
 _CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--checkpoint.enable")
 _OUTPUT = "OUTPUT_DIR"
-
-
-@record(kw_only=True)
-class Load:
-    """What a benchmark of serving sends: as many clients as ``concurrency``, or a rate [1/s].
-
-    ``prefix_tokens`` of the ``input_tokens`` are the same in all requests. The variations are
-    standard deviations of the lengths over their means [1]. Beside its text a prompt has so many
-    ``images`` of ``image_size`` pixels, width x height.
-    """
-
-    model: str
-    input_tokens: int
-    output_tokens: int
-    prefix_tokens: int
-    request_rate: float | None
-    concurrency: int | None
-    url: str
-    result_file: str
-    input_variation: float = 0.0
-    output_variation: float = 0.0
-    images: float = 0.0
-    image_size: str = ""
-
-    @property
-    def random_tokens(self) -> int:
-        """Tokens of a prompt that no other begins with, on average."""
-        return self.input_tokens - self.prefix_tokens
-
-    @property
-    def random_variation(self) -> float:
-        """Of those tokens, which all of the prompt's variation falls to."""
-        return self.input_variation * self.input_tokens / self.random_tokens
-
-    @property
-    def num_requests(self) -> int:
-        """Enough for a steady state: ten for each client, or five minutes of arrivals."""
-        if self.request_rate is not None:
-            return max(math.ceil(self.request_rate * _SECONDS), _FEWEST_REQUESTS)
-        return max((self.concurrency or 1) * _PER_CLIENT, _FEWEST_REQUESTS)
-
-    @property
-    def warmup(self) -> int:
-        """Requests before the measurement: kernels are compiled, the prefix is cached."""
-        return max(min(self.concurrency or 1, 32), 4)
 
 
 def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
@@ -184,19 +94,20 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     >>> " ".join(training_benchmark("maxtext", steps=20))
     'steps=20 enable_checkpointing=false eval_interval=-1'
 
-    Raises
-    ------
-    LaunchError
-        No options are known for the target.
+    Raises `LaunchError`: no options are known for the target.
     """
-    name = _TRAINING_NAMES.get(target, target)
-    if name not in _TRAINING:
-        known = sorted((*_TRAINING, *_TRAINING_NAMES))
+    found = {
+        name: row["words"]
+        for row in shipped_rows("launchers/training_benchmarks.csv")
+        for name in (row["target"], *filter(None, row["also"].split("|")))
+    }
+    if target not in found:
+        known = sorted(found)
         raise LaunchError(
             f"No benchmark of training is known for {target}.{did_you_mean(target, known)} "
             f"There is one for {', '.join(known)}."
         )
-    return tuple(word.replace("{steps}", str(steps)) for word in _TRAINING[name])
+    return tuple(word.replace("{steps}", str(steps)) for word in found[target].split())
 
 
 def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
@@ -206,10 +117,7 @@ def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Pr
     what it must write goes to a folder of its own. ``more`` are further words, ``num_last`` how
     many arguments of the process must stay its last ones.
 
-    Raises
-    ------
-    LaunchError
-        No options are known for the target.
+    Raises `LaunchError`: no options are known for the target.
     """
     added = _lines((*training_benchmark(target), *more))
     replaced = {*map(_option, added), *_CHECKPOINTS}
@@ -342,155 +250,75 @@ def serving_benchmark(
         raise LaunchError(
             f"{prefix_cache_hit_rate:g} of the prompt cannot be in the cache; give 0 to below 1."
         )
-    tokens = round(input_tokens)
-    load = Load(
-        model=model,
-        input_tokens=tokens,
-        output_tokens=round(output_tokens),
-        # One token at least must differ: an engine computes no request without any.
-        prefix_tokens=min(round(prefix_cache_hit_rate * tokens), tokens - 1),
-        request_rate=request_rate,
-        concurrency=None if concurrency is None else max(round(concurrency), 1),
-        url=url,
-        result_file=result_file,
-        input_variation=input_variation,
-        output_variation=output_variation,
-        images=images,
-        image_size=image_size,
-    )
-    tool = _TOOLS.get(engine.lower(), _aiperf)
-    return tuple((_embeddings if embeds else _images if images else tool)(load))
+    prompt, answer, clients = round(input_tokens), round(output_tokens), None
+    # One token at least must differ: an engine computes no request without any.
+    prefix = min(round(prefix_cache_hit_rate * prompt), prompt - 1)
+    # All of the prompt's variation falls to what no other begins with.
+    varied = input_variation * prompt / (prompt - prefix)
+    if concurrency is not None:
+        clients = max(round(concurrency), 1)
+    # Enough for a steady state: ten for each client, or five minutes of arrivals.
+    number = (clients or 1) * _PER_CLIENT
+    if request_rate is not None:
+        number = math.ceil(request_rate * _SECONDS)
+    width = common_width(input_variation, output_variation)
+    widths = {"input": half_width(varied), "output": half_width(output_variation)}
+    chat = "chat/" * bool(images)
+    values = {
+        "model": model,
+        "url": url,
+        "backend": f"openai{'-embeddings' if embeds else '-chat' if images else ''}",
+        "endpoint": f"/v1/{'embeddings' if embeds else f'{chat}completions'}",
+        "dataset": "random-mm" if images else "random",
+        "prefix_tokens": prefix,
+        "random_tokens": prompt - prefix,
+        "answer": answer,
+        "half_width": f"{widths['input']:g}",
+        "range": json.dumps(widths) if varied != output_variation else f"{widths['input']:g}",
+        "common_width": f"{common_width(varied, output_variation):g}",
+        "shortest": f"{round((1 - width) / (1 + width), _DIGITS):g}",
+        "longest_input": round(prompt * (1 + width)),
+        "longest_output": round(answer * (1 + width)),
+        "input_deviation": f"{prompt * input_variation:g}",
+        "output_deviation": f"{answer * output_variation:g}",
+        "rate": f"{request_rate or 0:g}",
+        "clients": clients,
+        "num_requests": max(number, _FEWEST_REQUESTS),
+        # Kernels are compiled, the prefix is cached.
+        "warmup": max(min(clients or 1, 32), 4),
+        "metrics": "e2el" if embeds else "ttft,tpot,itl,e2el",
+        "result_file": result_file,
+        "folder": result_file.removesuffix(".json"),
+        **_image_words(images, image_size),
+    }
+    flags = {
+        "embeds": embeds,
+        "images": bool(images) and not embeds,
+        "has_rate": request_rate is not None,
+        "has_clients": clients is not None,
+        "has_prefix": prefix > 0,
+        "varies": output_variation > 0,
+    }
+    tool = "vllm" if embeds or images else _TOOLS.get(engine.lower(), "aiperf")
+    quoted = {name: shlex.quote(str(value)) for name, value in values.items()}
+    return tuple(shlex.split(filled(f"benchmark_{tool}.txt", {**quoted, **flags})))
 
 
-def _vllm(load: Load) -> Iterator[str]:
-    yield from ("vllm", "bench", "serve", "--backend", "openai", "--base-url", load.url)
-    yield from ("--endpoint", "/v1/completions", "--model", load.model)
-    yield from ("--dataset-name", "random", "--seed", "1", "--ignore-eos")
-    yield from _random_lengths(load)
-    lengths = range_word(load.random_variation, load.output_variation)
-    yield from ("--random-range-ratio", lengths)
-    yield from ("--num-warmups", str(load.warmup))
-    yield from _arrivals(load)
-    yield from _saved_json(load)
-
-
-def _images(load: Load) -> Iterator[str]:
+def _image_words(images: float, size: str) -> dict[str, object]:
     """docs.vllm.ai, Benchmark CLI, Random MultiModal: height, width and frames of each bucket."""
-    width, height = load.image_size.lower().split("x")
-    number = max(round(load.images), 1)
-    yield from ("vllm", "bench", "serve", "--backend", "openai-chat", "--base-url", load.url)
-    yield from ("--endpoint", "/v1/chat/completions", "--model", load.model)
-    yield from ("--dataset-name", "random-mm", "--seed", "1", "--ignore-eos")
-    yield from _random_lengths(load)
-    lengths = range_word(load.random_variation, load.output_variation)
-    yield from ("--random-range-ratio", lengths)
-    yield from ("--random-mm-base-items-per-request", str(number))
-    yield from ("--random-mm-num-mm-items-range-ratio", "0")
-    yield from ("--random-mm-limit-mm-per-prompt", json.dumps({"image": number, "video": 0}))
-    yield from ("--random-mm-bucket-config", f"{{({int(height)}, {int(width)}, 1): 1.0}}")
-    yield from ("--num-warmups", str(load.warmup))
-    yield from _arrivals(load)
-    yield from _saved_json(load)
+    if not images:
+        return {}
+    width, height = map(int, size.lower().split("x"))
+    number = max(round(images), 1)
+    return {
+        "num_images": number,
+        "image_limit": json.dumps({"image": number, "video": 0}),
+        "image_bucket": f"{{({height}, {width}, 1): 1.0}}",
+    }
 
 
-def _embeddings(load: Load) -> Iterator[str]:
-    yield from ("vllm", "bench", "serve", "--backend", "openai-embeddings")
-    yield from ("--base-url", load.url, "--endpoint", "/v1/embeddings", "--model", load.model)
-    yield from ("--dataset-name", "random", "--seed", "1")
-    yield from ("--random-prefix-len", str(load.prefix_tokens))
-    yield from ("--random-input-len", str(load.random_tokens))
-    yield from ("--random-range-ratio", f"{half_width(load.random_variation):g}")
-    yield from _arrivals(load)
-    yield from ("--percentile-metrics", "e2el", "--metric-percentiles", _PERCENTILES)
-    yield from ("--save-result", "--result-filename", load.result_file)
-
-
-def _tensorrt_llm(load: Load) -> Iterator[str]:
-    yield from ("python", "-m", "tensorrt_llm.serve.scripts.benchmark_serving")
-    yield from ("--backend", "openai", "--base-url", load.url, "--endpoint", "/v1/completions")
-    yield from ("--model", load.model, "--dataset-name", "random", "--random-ids")
-    yield from ("--tokenize-on-client", "--seed", "1", "--ignore-eos")
-    yield from _random_lengths(load)
-    width = common_width(load.random_variation, load.output_variation)
-    yield from ("--random-range-ratio", f"{width:g}")
-    yield from _arrivals(load)
-    yield from _saved_json(load)
-
-
-def _random_lengths(load: Load) -> Iterator[str]:
-    """Means of the lengths; the prefix comes before the random part."""
-    yield from ("--random-prefix-len", str(load.prefix_tokens))
-    yield from ("--random-input-len", str(load.random_tokens))
-    yield from ("--random-output-len", str(load.output_tokens))
-
-
-def _saved_json(load: Load) -> Iterator[str]:
-    yield from ("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", _PERCENTILES)
-    yield from ("--save-result", "--result-filename", load.result_file)
-
-
-def _arrivals(load: Load) -> Iterator[str]:
-    yield from ("--num-prompts", str(load.num_requests))
-    if load.request_rate is not None:
-        yield from ("--request-rate", f"{load.request_rate:g}")
-    if load.concurrency is not None:
-        yield from ("--max-concurrency", str(load.concurrency))
-
-
-def _sglang(load: Load) -> Iterator[str]:
-    yield from ("python", "-m", "sglang.benchmark.serving", "--backend", "sglang")
-    yield from ("--base-url", load.url, "--model", load.model, "--seed", "1")
-    if load.prefix_tokens:
-        yield from ("--dataset-name", "generated-shared-prefix", "--gsp-num-groups", "1")
-        yield from ("--gsp-prompts-per-group", str(load.num_requests))
-        yield from ("--gsp-system-prompt-len", str(load.prefix_tokens))
-        yield from ("--gsp-question-len", str(load.random_tokens))
-        yield from ("--gsp-output-len", str(load.output_tokens), "--gsp-range-ratio", "1")
-    else:
-        width = common_width(load.input_variation, load.output_variation)
-        (prompt, ratio), (answer, _) = (
-            longest_and_ratio(each, width) for each in (load.input_tokens, load.output_tokens)
-        )
-        yield from ("--dataset-name", "random-ids", "--random-range-ratio", f"{ratio:g}")
-        yield from ("--random-input-len", str(prompt))
-        yield from ("--random-output-len", str(answer), "--tokenize-prompt")
-    yield from ("--warmup-requests", str(load.warmup))
-    yield from _arrivals(load)
-    yield from ("--output-file", load.result_file)
-
-
-def _aiperf(load: Load) -> Iterator[str]:
-    yield from ("aiperf", "profile", "--model", load.model, "--url", load.url)
-    yield from ("--endpoint-type", "completions", "--streaming", "--random-seed", "1")
-    deviations = (
-        f"{load.input_tokens * load.input_variation:g}",
-        f"{load.output_tokens * load.output_variation:g}",
-    )
-    yield from ("--isl", str(load.random_tokens), "--isl-stddev", deviations[0])
-    yield from ("--osl", str(load.output_tokens), "--osl-stddev", deviations[1])
-    yield from ("--extra-inputs", "ignore_eos:true")
-    if not load.output_variation:
-        yield from ("--extra-inputs", f"min_tokens:{load.output_tokens}")
-    if load.prefix_tokens:
-        yield from ("--num-prefix-prompts", "1")
-        yield from ("--prefix-prompt-length", str(load.prefix_tokens))
-    if load.request_rate is not None:
-        yield from ("--request-rate", f"{load.request_rate:g}", "--request-rate-mode", "poisson")
-    if load.concurrency is not None:
-        yield from ("--concurrency", str(load.concurrency))
-    yield from ("--request-count", str(load.num_requests))
-    yield from ("--num-dataset-entries", str(load.num_requests))
-    yield from ("--warmup-request-count", str(load.warmup))
-    folder = load.result_file.removesuffix(".json")
-    yield from ("--output-artifact-dir", folder, "--ui-type", "none")
-
-
-_TOOLS: Mapping[str, Callable[[Load], Iterator[str]]] = {
-    "vllm": _vllm,
-    "sglang": _sglang,
-    "tensorrt-llm": _tensorrt_llm,
-    "trtllm-serve": _tensorrt_llm,
-}
+# Engines with a tool of their own.
+_TOOLS = {"vllm": "vllm", "sglang": "sglang", **dict.fromkeys(_BY_TRTLLM, "tensorrt-llm")}
 
 
 REQUESTS = "requests"

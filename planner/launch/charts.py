@@ -29,7 +29,7 @@ from planner.documents.shell.text import LARGEST, Given
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
-from planner.launch.option_table import OptionTable
+from planner.launch.option_table import OptionTable, keys_of
 from planner.launch.understood import MOST_ABOVE, Found
 
 Reader = Callable[[Path, str], Iterator[Found]]
@@ -333,11 +333,6 @@ def _placed(
 CONFIG = "LLMConfig"
 _SERVICE = "RayService"
 _POOLS = ("prefill_config", "decode_config")
-_VARIABLES = {
-    "MODEL_ID": "model",
-    "TENSOR_PARALLELISM": "tensor_parallel_size",
-    "PIPELINE_PARALLELISM": "pipeline_parallel_size",
-}
 _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size")
 
 
@@ -380,7 +375,7 @@ def _own_application(application: Place) -> Call | None:
     given = {key.replace("-", "_"): _of_key(below) for key, below in arguments.items()}
     known = OptionTable.load("vllm").options & {f"--{key.replace('_', '-')}" for key in given}
     kwargs = given if {"--model"} < known else {}
-    for name, option in _VARIABLES.items():
+    for name, option in keys_of("ray serve").items():
         if (text := variables.get(name).text) is not None:
             kwargs = {**kwargs, option: int(text) if text.isdigit() else text}
     if "model" not in kwargs:

@@ -395,7 +395,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     # A model that an option leaves open is one that the file tells otherwise.
     untold = [name for name in _untold(target, reading) if name != "model" or name not in values]
     values = {name: value for name, value in values.items() if name not in untold}
-    values |= _copied(values, _count(found.world.copies))
+    copies = _count(found.world.copies) or 1  # of the whole service
+    of_one = {name: _count_of(values.get(name)) for name in _OF_COPIES}
+    values |= {name: number * copies for name, number in of_one.items() if number}
     return Imported(
         path=path,
         target=target,
@@ -590,12 +592,6 @@ def _untold(target: Target, reading: Reading) -> list[str]:
     return [
         *dict.fromkeys(_BEHIND.get(name, name) for name in own if name in {*_BEHIND, *glossary()})
     ]
-
-
-def _copied(values: Mapping[str, object], copies: int | None) -> dict[str, Any]:
-    """What several copies of the whole service come to."""
-    found = {name: _count_of(values.get(name)) for name in _OF_COPIES}
-    return {name: number * (copies or 1) for name, number in found.items() if number}
 
 
 def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:

@@ -13,7 +13,8 @@ A row of ``options/<target>.csv``:
     the value when no option is there; ``usual``: the same of one that is everywhere so and
     needs no word; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does; ``used``: the target's module reads the option; ``default``: the value where
+    framework does; ``used``: the target's module reads the option; ``ignored``: it changes no
+    prediction, of both all that begin so where ``*`` ends it; ``default``: the value where
     no option tells it, of the first such row whose condition holds; ``like``: of a parameter that
     the table does not name the rows of the table ``option`` hold
 ``option``, ``text``
@@ -27,16 +28,18 @@ A row of ``options/<target>.csv``:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from fnmatch import filter as matching
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
 
 from planner.base import reading
 from planner.base.records import record
+from planner.documents.shell.text import Given
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -63,6 +66,7 @@ class Role(StrEnum):
     NONE = "none"
     LEFT = "left"
     USED = "used"
+    IGNORED = "ignored"
     DEFAULT = "default"
     LIKE = "like"
 
@@ -165,6 +169,8 @@ class OptionTable:
     used: frozenset[str] = frozenset()
     """Options that no row explains and that the target's module reads."""
     defaults: tuple[Row, ...] = ()
+    ignored: frozenset[str] = frozenset()
+    """Options that are the target's and change no prediction."""
 
     @classmethod
     @cache
@@ -175,12 +181,14 @@ class OptionTable:
             for row in shipped_rows(f"options/{target}.csv")
         ]
         named = {row.parameter for row in found}
-        rows = [row for row in found if row.role not in (Role.USED, Role.DEFAULT, Role.LIKE)]
+        apart = (Role.USED, Role.IGNORED, Role.DEFAULT, Role.LIKE)
+        rows = [row for row in found if row.role not in apart]
         for like in (row.option for row in found if row.role is Role.LIKE):
             rows += [row for row in cls.load(like).rows if row.parameter not in named]
         return cls(
             rows=tuple(rows),
             used=frozenset(row.option for row in found if row.role is Role.USED),
+            ignored=frozenset(row.option for row in found if row.role is Role.IGNORED),
             defaults=tuple(row for row in found if row.role is Role.DEFAULT),
         )
 
@@ -271,6 +279,15 @@ class OptionTable:
         return None
 
 
+def is_among(option: str, names: Collection[str]) -> bool:
+    """Whether an option is one of these, or begins as one that ``*`` ends.
+
+    >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
+    (True, True, False)
+    """
+    return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
+
+
 def parameters_of(meanings: Mapping[str, Meaning], workload: str = "train") -> dict[str, str]:
     """What rows tell of the names that a workload knows; numbers that are none are left open."""
     terms = terms_of(workload, "parameter", "question")
@@ -298,14 +315,55 @@ def word_of(value: Quantity) -> str:
     return str(value)
 
 
-def shipped_text(name: str) -> str:
-    """The text of a file that is shipped in ``planner/launch``."""
-    return files("planner").joinpath(f"launch/{name}").read_text(encoding="utf-8")
-
-
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
     return reading.shipped_rows(Path(__file__).parent / name, delimiter)
+
+
+def is_command(name: str, words: Sequence[str]) -> bool:
+    """Whether words start a tool, as the ``command`` of its row tells."""
+    pattern = tool_named(name)["command"]
+    return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
+
+
+def is_document(name: str, values: Mapping[str, object]) -> bool:
+    """Whether a document is of a tool, as the ``document`` of its row tells."""
+    plain = {key.replace("-", "_"): value for key, value in values.items()}
+    return any(
+        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
+        for way in tool_named(name)["document"].split(" or ")
+        if way
+    )
+
+
+def _has_key(values: Mapping[str, object], wanted: str) -> bool:
+    key, equals, text = wanted.removeprefix("!").partition("=")
+    names = matching(values, key) if "*" in key else [key] if key in values else []
+    is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
+    return is_there != wanted.startswith("!")
+
+
+def keys_of(tool: str) -> Mapping[str, str]:
+    """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
+    return _keys().get(tool, {})
+
+
+@cache
+def _keys() -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for row in shipped_rows("launchers/keys.csv"):
+        found.setdefault(row["of"], {})[row["key"]] = row["option"]
+    return found
+
+
+@cache
+def tool_named(name: str) -> Mapping[str, str]:
+    """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
+
+    Programs in words of the Trainer's are in ``dialects/programs.csv``.
+    """
+    rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
+    return next(row for row in rows if row["name"] == name)
 
 
 _FLAG_VALUES = "0"
@@ -385,6 +443,22 @@ class Accepted:
             return None
         starting = {name for name in self.options if name.startswith(word)}
         return self.options[starting.pop()] if len(starting) == 1 else None
+
+    def of_command(self, options: Mapping[str, Given]) -> dict[str, Given]:
+        """Options by name, keys of documents as a command calls them.
+
+        A flag that is off in a document is one that is not there.
+        """
+        found: dict[str, Given] = {}
+        for name, given in options.items():
+            is_key = not name.startswith("-")
+            option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
+            if given.texts == ("false",) and is_key:
+                continue
+            found[name if option is None else option.name] = (
+                replace(given, option=option.name) if is_key and option else given
+            )
+        return found
 
 
 def _rename(

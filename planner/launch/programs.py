@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from planner.base import reading
 from planner.documents.python import (
@@ -32,6 +33,7 @@ from planner.errors import LaunchError
 from planner.launch import titan_functions
 from planner.launch.charts import CONFIG
 from planner.launch.launchers import kubeflow
+from planner.launch.option_table import keys_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, target_of, xtuner
 from planner.launch.understood import ONGOING, Found, World
@@ -42,38 +44,12 @@ _ENGINES = {
     "tensorrt_llm": ("LLM",),
     "lmdeploy": ("pipeline",),
 }
-_TARGETS = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "tensorrt_llm": "tensorrt-llm",
-    "lmdeploy": "lmdeploy",
-}
 _FIRST = {"vllm": "model", "sglang": "model_path", "tensorrt_llm": "model"}
 _ARGUMENTS = ("TrainingArguments", "Seq2SeqTrainingArguments")
-_TRL = {
-    "SFTConfig": "sft",
-    "DPOConfig": "dpo",
-    "ORPOConfig": "orpo",
-    "KTOConfig": "kto",
-    "CPOConfig": "cpo",
-    "RewardConfig": "reward",
-    "PPOConfig": "ppo",
-    "GRPOConfig": "grpo",
-    "RLOOConfig": "rloo",
-}
 _TRAINERS = {"SFTTrainer": "sft", "DPOTrainer": "dpo", "ORPOTrainer": "orpo", "KTOTrainer": "kto"}
 _UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
 _LOADED = ("torch_dtype", "dtype", "attn_implementation", "use_flash_attention_2", "load_in_4bit",
            "load_in_8bit")  # fmt: skip
-_LORA = {
-    "r": "lora_r",
-    "target_modules": "lora_target_modules",
-    "modules_to_save": "lora_modules_to_save",
-    "lora_alpha": "lora_alpha",
-    "lora_dropout": "lora_dropout",
-    "use_dora": "use_dora",
-    "use_rslora": "use_rslora",
-}
 _LORA_RANK, _UNSLOTH_RANK = 8, 16
 _ALL_MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _PREPARED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
@@ -126,6 +102,20 @@ class _Options:
         for key, each in flattened({name: {**value}}):
             self.known.setdefault(key, _given(key, each, line))
 
+    def found(self, text: str, name: str, line: int, **more: Any) -> Found:
+        """What was gathered, of a program of this text and name."""
+        unknown = (*self.unknown, *more.pop("unknown", ()))
+        return Found(
+            target=self.target.name,
+            name=name,
+            text=text,
+            line=line,
+            options=self.known,
+            unknown=unknown,
+            files=self.files,
+            **more,
+        )
+
     def state(self, name: str, text: str) -> None:
         """What holds where the program says nothing."""
         if f"--{name}" not in self.known and name not in self.known:
@@ -174,7 +164,7 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
             yield _served(call, tool, text, name)
         elif call.ends(*_OF_RAY) and call.given:
             yield served_by_ray(call, _pool_of(call, calls), text, name)
-    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *_TRL) and call.given]
+    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *keys_of("trl")) and call.given]
     for call in trainings:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
@@ -194,10 +184,7 @@ def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
         options = _Options(target=target_of("transformers"))
         for key, value in values.items():
             options.put(key, value, line)
-        yield Found(
-            target="transformers", name=name, text=text, line=line, options=options.known,
-            unknown=tuple(options.unknown),
-        )  # fmt: skip
+        yield options.found(text, name, line)
 
 
 def with_function(command: Found, folder: Path) -> Found:
@@ -227,28 +214,12 @@ def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line:
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
 _OF_NEMO = "set_primary_perf_configs"
-_NEMO_WORDS = {
-    "num_nodes": "trainer.num_nodes",
-    "num_gpus_per_node": "trainer.devices",
-    "mbs": "--micro_batch_size",
-    "gbs": "--global_batch_size",
-    "max_steps": "--max_steps",
-    "tp_size": "--tensor_model_parallel_size",
-    "pp_size": "--pipeline_model_parallel_size",
-    "cp_size": "--context_parallel_size",
-    "vp_size": "--virtual_pipeline_model_parallel_size",
-    "ep_size": "--expert_model_parallel_size",
-    "etp_size": "--expert_tensor_parallel_size",
-    "compute_dtype": "--compute_dtype",
-    "recompute_layers": "--recompute_num_layers",
-    "use_mcore_fsdp": "--use_megatron_fsdp",
-}
 
 
 def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     """A recipe of NeMo that a program changes for its benchmark; see there for what it sets."""
     recipe = next((one for one in calls if one.ends("pretrain_recipe", "finetune_recipe")), None)
-    given: dict[str, Value] = {word: call.given.get(key) for key, word in _NEMO_WORDS.items()}
+    given: dict[str, Value] = {word: call.given.get(key) for key, word in keys_of("nemo").items()}
     tensors = call.given.get("tp_size")
     given["model.sequence_parallel"] = isinstance(tensors, int) and tensors > 1
     if recipe is not None:
@@ -272,7 +243,7 @@ def _engine(call: Call, calls: Sequence[Call]) -> str:
 
 
 def _served(call: Call, tool: str, text: str, name: str) -> Found:
-    options = _Options(target=readers()[_TARGETS[tool]])
+    options = _Options(target=readers()[tool.replace("_", "-")])
     named = stated("", call.name.rpartition(".")[2], call.line)
     if tool == "lmdeploy":  # the model is a word of its commands
         named = _given("", call.given.get("model_path", _first(call)), call.line)
@@ -287,18 +258,12 @@ def _served(call: Call, tool: str, text: str, name: str) -> Found:
             options.put(key, json.dumps(inner, default=str), line)
         else:
             options.put(key, value, line)
-    unknown = [*options.unknown]
-    if call.rest:
-        unknown.append(_given("**", Untold(why=call.rest), call.line))
-    return Found(
-        target=options.target.name,
-        name=name,
-        text=text,
-        line=call.line,
-        options=options.known,
-        unknown=tuple(unknown),
-        positional=(named,),
-    )
+    return options.found(text, name, call.line, unknown=_rest(call), positional=(named,))
+
+
+def _rest(call: Call) -> tuple[Given, ...]:
+    """What a call is given by a mapping whose keys the text does not tell."""
+    return (_given("**", Untold(why=call.rest), call.line),) if call.rest else ()
 
 
 def _of_lmdeploy(given: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
@@ -353,18 +318,11 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
     if isinstance(most := deployed.get("max_ongoing_requests"), int):
         options.known[ONGOING] = _given(ONGOING, most, config.lines.get("deployment_config", line))
     gpu = given.get("accelerator_type")
-    return Found(
-        target=options.target.name,
-        name=name,
-        text=text,
-        line=config.line,
-        options=options.known,
-        unknown=tuple(options.unknown),
-        world=World(
-            gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
-            copies=stated("replicas", str(number), config.line),
-        ),
+    world = World(
+        gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
+        copies=stated("replicas", str(number), config.line),
     )
+    return options.found(text, name, config.line, world=world)
 
 
 def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
@@ -373,7 +331,7 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     options = _Options(target=target_of("transformers"))
     kind = call.name.rpartition(".")[2]
     trainers = [one for one in calls if one.ends(*_TRAINERS)]
-    objective = _TRL.get(kind) or next(
+    objective = keys_of("trl").get(kind) or next(
         (_TRAINERS[one.name.rpartition(".")[2]] for one in trainers), "sft"
     )
     for key, value in call.given.items():
@@ -399,24 +357,19 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
     if is_unsloth:
         _by_unsloth(options, calls)
     _model(options, calls, trainers)
-    _adapters(options, calls, kind in _TRL and not is_unsloth, name)
+    _adapters(options, calls, kind in keys_of("trl") and not is_unsloth, name)
     words: tuple[str, ...] = ()
-    if kind in _TRL and not is_unsloth:
+    if kind in keys_of("trl") and not is_unsloth:
         words = ("trl", objective)
     elif objective != "sft":
         options.state("rlhf_type", objective)
-    if call.rest:
-        options.unknown.append(_given("**", Untold(why=call.rest), call.line))
-    return Found(
-        target="transformers",
-        name=name,
-        text=text,
-        line=call.line,
-        options=options.known,
-        unknown=tuple(options.unknown),
+    return options.found(
+        text,
+        name,
+        call.line,
+        unknown=_rest(call),
         positional=tuple(stated("", word, call.line) for word in words),
         world=World(num_gpus=stated("Unsloth", "1", call.line) if is_unsloth else None),
-        files=options.files,
     )
 
 
@@ -535,7 +488,7 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
     if lora is None:
         return
     options.put("use_peft" if is_trl else "use_lora", True, lora.line)
-    for key, option in _LORA.items():
+    for key, option in keys_of("peft").items():
         value = lora.given.get(key)
         if key == "r" and value is None:
             options.state(option, str(_LORA_RANK))
@@ -545,11 +498,6 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
 _OF_SAGEMAKER = ("Model", "HuggingFaceModel", "DJLModel")
-_OF_TGI = {
-    "HF_MODEL_ID": "MODEL_ID",
-    "SM_NUM_GPUS": "NUM_SHARD",
-    "HF_MODEL_QUANTIZE": "QUANTIZE",
-}
 _CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
@@ -584,7 +532,7 @@ def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
     if not isinstance(variables.get("HF_MODEL_ID"), str):
         return
     is_lmi = call.ends("DJLModel") or any(key.startswith("OPTION_") for key in variables)
-    renamed = {} if is_lmi else _OF_TGI
+    renamed = {} if is_lmi else keys_of("sagemaker tgi")
     texts = {renamed.get(key, key): word_of_shell(value) for key, value in variables.items()}
     told = " ".join(f"{key}={shlex.quote(text)}" for key, text in texts.items())
     yield call.line, f"{told} {'djl-serving' if is_lmi else 'text-generation-launcher'}"
@@ -634,9 +582,9 @@ def nothing_called(place: object, calls: Sequence[Call]) -> str:
             f"{place}: takes its options from the command line: give the command that starts it, "
             "in a file such as run.sh."
         )
-    engines = [one for one in calls if _engine(one, calls) or one.ends(*_ARGUMENTS, *_TRL)]
-    for one in engines:
-        if one.rest:
+    trained = (*_ARGUMENTS, *keys_of("trl"))
+    for one in calls:
+        if one.rest and (_engine(one, calls) or one.ends(*trained)):
             return (
                 f"{place}: line {one.line}: {one.name}: {one.rest}: give the command that starts "
                 "the program, or a program with these values in its text."

@@ -69,8 +69,11 @@ _JSON_TOO = ".conf"
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")
-_PROGRAM, _NOTEBOOK, _PAGE, _PROPERTIES = ".py", ".ipynb", ".html", ".properties"
-_TRITON, _UNIT = ".pbtxt", ".service"
+_PROGRAM, _NOTEBOOK, _PAGE, _TRITON = ".py", ".ipynb", ".html", ".pbtxt"
+# Files that say in words of their own which command they start.
+_SAID_ELSE = {
+    ".properties": served_by_properties, ".service": started_by_unit, _TRITON: served_by_triton,
+}  # fmt: skip
 _OF_FOLDERS = (".sh", ".bash", ".slurm", ".sbatch", *_DOCUMENTS)
 _HEAD = re.compile(r'(?:[ \t]*(?:#[^\n]*)?\n)*[rR]?"""(?P<body>.*?)"""', re.DOTALL)
 _OF_PYTHON = ("python", "py", "python3")
@@ -98,10 +101,8 @@ def is_document(path: Path) -> bool:
 def launches(path: Path, text: str) -> Iterator[Found]:
     """What a file starts, in order; files that its commands name are read beside it.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be read, or its scheduler and its launcher contradict each other.
+    Raises `LaunchError`: it cannot be read, or its scheduler and its launcher contradict each
+    other.
     """
     found = with_models([*_all_of(path, text)])
     sent = [one for one in found if one.target == REQUESTS]
@@ -116,9 +117,7 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
     if is_document(path):
-        alone = Script(
-            name=path.name, text=text, commands=(), variables={}, directives=(), files={}
-        )
+        alone = _no_script(path, text)
         for found in documents_in(path, text):
             if found.target:
                 yield replace(found, files=_files(path, alone, found.options.values()))
@@ -129,21 +128,12 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
     if path.suffix.lower() in (_PROGRAM, _NOTEBOOK):
         yield from _of_program(path, text)
         return
-    if path.suffix.lower() == _PROPERTIES:
-        for found in _of_script(path, served_by_properties(text)):
-            yield replace(found, text=text, options=_unplaced(found.options))
+    options = path.parent / "1" / "model.json"
+    if path.suffix.lower() == _TRITON and options.is_file():  # of its backend for vLLM
+        yield from (replace(found, path=options) for found in _all_of(options, text_of(options)))
         return
-    if path.suffix.lower() == _UNIT:
-        for found in _of_script(path, started_by_unit(text)):
-            yield replace(found, text=text, options=_unplaced(found.options))
-        return
-    if path.suffix.lower() == _TRITON:
-        options = path.parent / "1" / "model.json"  # of its backend for vLLM
-        if options.is_file():
-            for found in _all_of(options, text_of(options)):
-                yield replace(found, path=options)
-            return
-        for found in _of_script(path, served_by_triton(text)):
+    if (started_by := _SAID_ELSE.get(path.suffix.lower())) is not None:
+        for found in _of_script(path, started_by(text)):
             yield replace(found, text=text, options=_unplaced(found.options))
         return
     if path.suffix.lower() == _PAGE:
@@ -152,6 +142,10 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
             "run.sh."
         )
     yield from _of_script(path, text)
+
+
+def _no_script(path: Path, text: str) -> Script:
+    return Script(name=path.name, text=text, commands=(), variables={}, directives=(), files={})
 
 
 def _of_script(
@@ -308,7 +302,7 @@ def _of_calls(path: Path, text: str) -> Iterator[Found]:
 def _of_program(path: Path, text: str) -> Iterator[Found]:
     """What the calls of a program start, and the commands in a notebook's cells."""
     calls, code, shell = _called(path, text)
-    none = Script(name=path.name, text=code, commands=(), variables={}, directives=(), files={})
+    none = _no_script(path, code)
     around = world_of_program(calls)
     shown = [*_of_docstring(path, text)] if path.suffix.lower() == _PROGRAM else []
     try:

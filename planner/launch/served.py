@@ -13,12 +13,11 @@ from planner.base.records import record
 from planner.base.training_names import targets_of
 from planner.base.units import GIB
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
-from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.option_table import Accepted, OptionTable, shipped_rows
+from planner.launch.option_table import Accepted, OptionTable, shipped_rows, tool_named
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
 from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
 from planner.layers.model import count_parameters, layer_parameters
@@ -165,14 +164,8 @@ def with_config(reading: Reading, engine: Engine) -> Reading:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
     found, table = reading.found, engine.table
-    accepted = Accepted.of(engine.accepted, table)
     beside = found.files.get(reading.text("--config") or "")
-    options: dict[str, Given] = {}
-    for name, given in (*(beside.options.items() if beside else ()), *found.options.items()):
-        option = accepted.find(name if name.startswith("-") else f"--{name.replace('_', '-')}")
-        # A flag that is off in a document is one that is not there.
-        if given.texts != ("false",) or name.startswith("-"):
-            options[name if option is None else option.name] = given
+    options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
     texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
     return Reading(found=replace(found, options=options), meanings=table.read(texts))
 
@@ -406,8 +399,7 @@ class Engine:
 
     Parameters
     ----------
-    name : of the engine
-    title : of its table and of what its parsers accept, ``accepted``
+    name : of its table, and of its row among the targets
     model_options : what is loaded, the first of them that is there
     programs : words of a command that are no model; empty where none stands beside the options
     layout : put the layout of a server, and how many ranks compute attention of requests of
@@ -422,7 +414,6 @@ class Engine:
     """
 
     name: str
-    accepted: tuple[str, ...]
     model_options: tuple[str, ...]
     programs: tuple[str, ...] = ()
     layout: Callable[[Told, ModelSpec | None], int]
@@ -438,6 +429,11 @@ class Engine:
     def table(self) -> OptionTable:
         """Which option says which parameter."""
         return OptionTable.load(self.name)
+
+    @property
+    def accepts(self) -> Accepted:
+        """What its parsers take."""
+        return Accepted.of(tool_named(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: Reading) -> str | None:
         """What is loaded: an option, or the word after the program."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from planner.base.enums import (
     AdapterTargets,
@@ -29,17 +30,14 @@ from planner.specs.model import ModelSpec
 from planner.specs.serving import DraftMethod, ServingWorkload, head_of
 from planner.workloads.serving_space import eager, limited
 
-_NAME = "DRAFT_MODEL"
+DRAFT_MODEL = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
 def named_draft(job: Job) -> ModelSpec | None:
     """The model that drafts tokens, where the plan names one.
 
-    Raises
-    ------
-    SpecError
-        There is no such model any more.
+    Raises `SpecError`: there is no such model any more.
     """
     name, folder = job["draft_model"], job.pinned.specs_folder
     return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
@@ -49,16 +47,11 @@ def draft_word(job: Job) -> str | Variable:
     """What an engine is told to draft with: a repository, or what the user must say."""
     spec = named_draft(job)
     if spec is None:
-        return Variable(name=_NAME, meaning="folder or ORG/NAME of the model that drafts")
+        return Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts")
     known = hub_name(str(job["draft_model"]), *spec.aliases)
-    return known or Variable(name=_NAME, meaning=f"folder or ORG/NAME of {spec.name}, which drafts")
-
-
-def draft_file(job: Job) -> Variable:
-    """The GGUF file of the model that drafts; such files have no names that are known."""
-    spec = named_draft(job)
-    model = "the model that" if spec is None else f"{spec.name}, which"
-    return Variable(name=_NAME, meaning=f"GGUF file of {model} drafts")
+    return known or Variable(
+        name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
+    )
 
 
 def beside_table(job: Job) -> DraftMethod | None:
@@ -84,7 +77,7 @@ def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[
     if method is None:
         return []
     found = [Argument(words=(option, method.upper() if upper else str(method)))]
-    heads = Variable(name=_NAME, meaning="folder or ORG/NAME of the heads that draft")
+    heads = Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
     return [*found, Argument(words=(model, heads))] if method in _HEADS else found
 
 
@@ -578,22 +571,24 @@ def servers_of(
     return tuple(servers)
 
 
-def draft_of_servers(
+def written_as_servers(
     name: str,
     quantities: Callable[[Worker], Quantities],
-    processes: Callable[[tuple[Server, ...]], Sequence[Process]],
+    process: Callable[[Server], Process],
+    router: Callable[[tuple[Server, ...]], Sequence[Process]] = lambda servers: (),
     *,
     model: Callable[[Worker, str | None], str | Variable] = model_word,
     files: Callable[[Server], File] | None = None,
     left: Callable[[tuple[Server, ...]], tuple[Remark, ...]] = lambda servers: (),
     tokenizer: Callable[[Job], str | Variable] | None = None,
     routes_replicas: bool = True,
-) -> Callable[[Job, Settings], Draft]:
-    """How an engine drafts: what its table says of a worker, and its servers as processes.
+) -> Mapping[str, Callable[..., Any]]:
+    """The hooks of an engine that is written: what its table says of a worker, and its drafts.
 
-    ``model`` says what a worker loads, ``files`` what a server reads beside its command, ``left``
-    what the user decides, ``tokenizer`` what the benchmark counts tokens with, where that is not
-    the model, ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
+    ``process`` is a server as one, ``router`` what stands before several; ``model`` says what a
+    worker loads, ``files`` what a server reads beside its command, ``left`` what the user decides,
+    ``tokenizer`` what the benchmark counts tokens with, where that is not the model,
+    ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
     """
 
     def draft(job: Job, _: Settings) -> Draft:
@@ -603,13 +598,13 @@ def draft_of_servers(
         called = _CALLED.get(name, name)
         return draft_of(
             servers,
-            tuple(processes(servers)),
+            (*map(process, servers), *router(servers)),
             files=() if files is None else tuple(map(files, servers)),
             left=left(servers),
             benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
         )
 
-    return draft
+    return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
 
 
 def draft_of(

@@ -6,19 +6,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import (
-    AttentionKind,
-    PositionEmbedding,
-)
+from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.base.files import written_whole
 from planner.base.user_cache import cache_file
 from planner.errors import LaunchError, PlannerError, SpecError
+from planner.launch.option_table import shipped_rows
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hugging_face_families import FAMILIES
 from planner.specs.hugging_face_reader import ConfigReader
@@ -49,44 +47,43 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     if attention is None or forward is None or has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
-    rope = attention.qk_rope_head_dim
-    experts = forward.num_experts
     plain = dense.feed_forward if dense and dense.feed_forward else forward
+    latent = dict.fromkeys(("qk_nope_head_dim", *_LATENT))
+    if is_latent:
+        latent |= {**_of(attention, _LATENT), "q_lora_rank": attention.q_lora_rank or None}
+        latent["qk_nope_head_dim"] = attention.head_dim - attention.qk_rope_head_dim
     return {
         "num_hidden_layers": model.num_hidden_layers - model.mtp_num_layers,
-        "hidden_size": model.hidden_size,
-        "vocab_size": model.vocab_size,
-        "tie_word_embeddings": model.tie_word_embeddings,
+        **_of(model, _OF_MODEL),
         "position_embedding": str(model.position_embedding),
-        "max_position_embeddings": model.max_position_embeddings,
-        "num_attention_heads": attention.num_attention_heads,
-        "num_key_value_heads": attention.num_key_value_heads,
+        **_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
         "head_dim": None if is_latent else attention.head_dim,
-        "qkv_bias": attention.qkv_bias,
-        "output_bias": attention.output_bias,
-        "qk_norm": attention.qk_norm,
-        "sliding_window": attention.sliding_window,
+        **_of(attention, _ATTENTION_FLAGS),
         "window_skip": skip,
-        "sinks": attention.sinks,
-        "attn_output_gate": attention.attn_output_gate,
         "norm_bias": main.norm_bias,
         "intermediate_size": plain.intermediate_size or None,
         "gated": forward.gated,
         "mlp_bias": forward.bias,
-        "num_experts": experts or None,
-        "num_experts_per_tok": forward.num_experts_per_tok or None,
-        "moe_intermediate_size": forward.moe_intermediate_size or None,
-        "shared_intermediate_size": forward.shared_intermediate_size or None,
-        "shared_expert_gate": forward.shared_expert_gate,
-        "moe_latent_size": forward.moe_latent_size or None,
-        "router_bias": forward.router_bias,
+        **{name: size or None for name, size in _of(forward, _EXPERT_SIZES).items()},
+        **_of(forward, _EXPERT_FLAGS),
         "num_dense_layers": dense.num_hidden_layers if dense else 0,
-        "q_lora_rank": (attention.q_lora_rank or None) if is_latent else None,
-        "kv_lora_rank": attention.kv_lora_rank if is_latent else None,
-        "qk_nope_head_dim": attention.head_dim - rope if is_latent else None,
-        "qk_rope_head_dim": rope if is_latent else None,
-        "v_head_dim": attention.v_head_dim if is_latent else None,
+        **latent,
     }
+
+
+# Words of a shape that its specs have, too.
+_OF_MODEL = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
+_ATTENTION_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
+_EXPERT_SIZES = (
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    *("shared_intermediate_size", "moe_latent_size"),
+)
+_EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
+
+
+def _of(spec: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in names}
 
 
 def resized(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
@@ -97,10 +94,7 @@ def resized(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
     changed : mapping
         By the word of `shape_of`; None for those that the file leaves as they are.
 
-    Raises
-    ------
-    LaunchError, SpecError
-        The model is not known, or its layers differ.
+    Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
     """
     given = {word: size for word, size in changed.items() if size is not None}
     if not given:
@@ -155,17 +149,16 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     layers = int(shape["num_hidden_layers"])
     dense = layers if not experts else int(shape.get("num_dense_layers") or 0)
     later = int(shape.get("mtp_num_layers") or 0)
-    groups: list[dict[str, Any]] = []
-    for number, has_experts in ((dense, False), (layers - dense, True)):
-        if number > 0:
-            groups.append(
-                {
-                    "num_hidden_layers": number,
-                    "attention": attention,
-                    "feed_forward": _feed_forward(shape, has_experts),
-                    "norm_bias": bool(shape.get("norm_bias")),
-                }
-            )
+    groups: list[dict[str, Any]] = [
+        {
+            "num_hidden_layers": number,
+            "attention": attention,
+            "feed_forward": _feed_forward(shape, has_experts),
+            "norm_bias": bool(shape.get("norm_bias")),
+        }
+        for number, has_experts in ((dense, False), (layers - dense, True))
+        if number > 0
+    ]
     skip = int(shape.get("window_skip") or 0)
     if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
         groups = _two_windows(groups[0], layers // skip)
@@ -200,42 +193,28 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
     common: dict[str, Any] = {
         "num_attention_heads": heads,
         "num_key_value_heads": int(shape.get("num_key_value_heads") or heads),
-        "qkv_bias": bool(shape.get("qkv_bias")),
-        "output_bias": bool(shape.get("output_bias")),
-        "qk_norm": bool(shape.get("qk_norm")),
         "sliding_window": shape.get("sliding_window"),
-        "sinks": bool(shape.get("sinks")),
-        "attn_output_gate": bool(shape.get("attn_output_gate")),
+        **{name: bool(shape.get(name)) for name in _ATTENTION_FLAGS},
     }
     if not shape.get("kv_lora_rank"):
         size = int(shape.get("head_dim") or int(shape["hidden_size"]) // max(heads, 1))
         return {**common, "head_dim": size}
-    rope = int(shape["qk_rope_head_dim"])
-    return {
-        **common,
-        "kind": AttentionKind.LATENT,
-        "head_dim": int(shape["qk_nope_head_dim"]) + rope,
-        "qk_rope_head_dim": rope,
-        "v_head_dim": int(shape["v_head_dim"]),
-        "q_lora_rank": int(shape.get("q_lora_rank") or 0),
-        "kv_lora_rank": int(shape["kv_lora_rank"]),
-    }
+    latent = {name: int(shape.get(name) or 0) for name in _LATENT}
+    size = int(shape["qk_nope_head_dim"]) + latent["qk_rope_head_dim"]
+    return {**common, **latent, "kind": AttentionKind.LATENT, "head_dim": size}
 
 
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
     words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
+    width = shape.get("intermediate_size") or 0
     if not has_experts:
-        return {**words, "intermediate_size": int(shape.get("intermediate_size") or 0)}
-    of_experts = shape.get("moe_intermediate_size") or shape.get("intermediate_size") or 0
+        return {**words, "intermediate_size": int(width)}
     return {
         **words,
-        "num_experts": int(shape["num_experts"]),
+        **{name: int(shape.get(name) or 0) for name in _EXPERT_SIZES},
         "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
-        "moe_intermediate_size": int(of_experts),
-        "moe_latent_size": int(shape.get("moe_latent_size") or 0),
-        "shared_intermediate_size": int(shape.get("shared_intermediate_size") or 0),
-        "shared_expert_gate": bool(shape.get("shared_expert_gate")),
-        "router_bias": bool(shape.get("router_bias")),
+        "moe_intermediate_size": int(shape.get("moe_intermediate_size") or width),
+        **{name: bool(shape.get(name)) for name in _EXPERT_FLAGS},
     }
 
 
@@ -362,45 +341,6 @@ def _plain(value: object) -> Any:
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-# config.json of families of Transformers: what their code needs although no size says it.
-_FIXED: dict[str, Config] = {
-    "deepseek_v3": {"hidden_act": "silu", "scoring_func": "sigmoid", "norm_topk_prob": True},
-    "gpt2": {"activation_function": "gelu_new"},
-    "gpt_neox": {"hidden_act": "gelu", "use_parallel_residual": True},
-    "llama": {"hidden_act": "silu"},
-    "opt": {"activation_function": "relu", "do_layer_norm_before": True},
-    "qwen2": {"hidden_act": "silu", "use_sliding_window": False},
-}
-_HEADS = "num_attention_heads num_key_value_heads head_dim"
-_EXPERTS = f"{_HEADS} intermediate_size=dense_width moe_intermediate_size num_experts"
-_EXPERTS += " num_experts_per_tok mlp_only_layers decoder_sparse_step norm_topk_prob"
-# Their keys in order, each with the size that it is where that is called otherwise.
-_KEYS = {
-    "llama": f"{_HEADS} intermediate_size attention_bias=qkv_bias mlp_bias=bias",
-    "mistral": f"{_HEADS} intermediate_size sliding_window",
-    "qwen2": f"{_HEADS} intermediate_size",
-    "qwen3": f"{_HEADS} intermediate_size",
-    "mixtral": f"{_HEADS} sliding_window intermediate_size=moe_intermediate_size"
-    " num_local_experts=num_experts num_experts_per_tok",
-    "qwen2_moe": _EXPERTS,
-    "qwen3_moe": _EXPERTS,
-    "gpt2": "num_attention_heads n_inner=intermediate_size",
-    "gpt_neox": "num_attention_heads intermediate_size attention_bias=qkv_bias",
-    "opt": "num_attention_heads ffn_dim=intermediate_size enable_bias=qkv_bias",
-    "bloom": "n_head=num_attention_heads",
-    "deepseek_v3": "num_attention_heads num_key_value_heads q_lora_rank kv_lora_rank"
-    " qk_nope_head_dim qk_rope_head_dim v_head_dim first_k_dense_replace=dense_layers"
-    " intermediate_size=dense_width moe_intermediate_size=expert_width n_routed_experts=num_experts"
-    " num_experts_per_tok n_shared_experts n_group topk_group num_nextn_predict_layers",
-}
-_ARCHITECTURES = {
-    "bloom": "BloomForCausalLM",
-    "deepseek_v3": "DeepseekV3ForCausalLM",
-    "gpt2": "GPT2LMHeadModel",
-    "gpt_neox": "GPTNeoXForCausalLM",
-    "opt": "OPTForCausalLM",
-}
-"""Of the others the parts of the name begin with capitals."""
 _EXPERT_GROUPS = 8
 
 
@@ -413,13 +353,12 @@ def config_json(model: ModelSpec) -> Config | None:
     """
     whole = without_modules(model)
     for family, config in _candidates(whole):
-        plain = f"{family.title().replace('_', '')}ForCausalLM"
         named = {
-            "architectures": [_ARCHITECTURES.get(family, plain)],
-            "model_type": family,
+            "architectures": [family["architecture"]],
+            "model_type": family["family"],
             **_common(whole),
             **config,
-            **_FIXED.get(family, {}),
+            **json.loads(family["fixed"]),
         }
         if _reads_back(named, whole):
             return named
@@ -450,21 +389,12 @@ def _reads_back(config: Config, model: ModelSpec) -> bool:
         read = check_spec(ModelSpec, {**table, "name": model.name, "source": "it"}, where="it")
     except SpecError:
         return False
-    return all(
-        getattr(read, name) == getattr(model, name)
-        for name in (
-            "hidden_size",
-            "vocab_size",
-            "layer_groups",
-            "tie_word_embeddings",
-            "position_embedding",
-            "position_embedding_offset",
-            "embedding_norm",
-            "final_norm_bias",
-            "logits_bias",
-            "num_nextn_predict_layers",
-        )
+    same = (
+        *("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings", "position_embedding"),
+        *("position_embedding_offset", "embedding_norm", "final_norm_bias", "logits_bias"),
+        "num_nextn_predict_layers",
     )
+    return _of(read, same) == _of(model, same)
 
 
 def _common(model: ModelSpec) -> Config:
@@ -479,8 +409,12 @@ def _common(model: ModelSpec) -> Config:
     return words
 
 
-def _candidates(model: ModelSpec) -> Iterator[tuple[str, Config]]:
-    """The families that a model may be of, each with its keys."""
+def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
+    """The families that a model may be of, each with its keys.
+
+    A row of ``models/config_json.csv`` has the keys of a family in order, each with the size that
+    it is where that is called otherwise, and what its code needs although no size says it.
+    """
     first, last = model.layer_groups[0], model.layer_groups[-1]
     attention, forward = last.attention, last.feed_forward
     if attention is None or forward is None or first.feed_forward is None:
@@ -508,11 +442,11 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[str, Config]]:
     sizes |= {"dense_layers": dense, "mlp_only_layers": list(range(dense))}
     sizes |= {"decoder_sparse_step": 1, "norm_topk_prob": True}
     sizes["dense_width"] = width or (sizes["expert_width"] if is_latent else model.hidden_size)
-    for family, keys in _KEYS.items():
-        if is_latent == (family == "deepseek_v3"):
-            pairs = (key.partition("=") for key in keys.split())
+    for family in shipped_rows("models/config_json.csv"):
+        if is_latent == (family["family"] == "deepseek_v3"):
+            pairs = (key.partition("=") for key in family["keys"].split())
             config = {key: sizes[word or key] for key, _, word in pairs}
-            if family.startswith("qwen") and forward.shared_intermediate_size:
+            if family["family"].startswith("qwen") and forward.shared_intermediate_size:
                 config["shared_expert_intermediate_size"] = forward.shared_intermediate_size
             yield family, config
 

@@ -12,7 +12,8 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib.resources import files
 from typing import Any, Self, TypeAlias
 
 from planner.base import software_enums
@@ -30,8 +31,10 @@ from planner.launch.option_table import (
     Setting,
     Settings,
     Words,
+    is_command,
+    is_document,
     parameters_of,
-    shipped_text,
+    tool_named,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.optimize.collector import full_rows
@@ -68,12 +71,9 @@ class Job:
     def of(cls, request: Request) -> Self:
         """The job of a request for one configuration.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something it names is unknown or impossible, or there are several configurations.
-        InfeasibleError
-            The plan breaks a rule or does not fit: no file would start it.
+        Raises `SpecError` or `SearchSpaceError`: something it names is unknown or
+        impossible, or there are several configurations. Raises `InfeasibleError`: the plan
+        breaks a rule or does not fit: no file would start it.
         """
         plan = one_configuration(request)
         found = evaluated(plan)
@@ -95,7 +95,7 @@ class Job:
             model=setting.model,
             gpu=setting.machine.gpu,
             cluster=setting.machine.cluster,
-            profile=setting.framework if plan.workload.name == "train" else setting.engine,
+            profile=getattr(setting, plan.workload.profile_kind),
             row=row,
         )
 
@@ -185,10 +185,7 @@ class Job:
     def require_even_nodes(self) -> None:
         """Refuse GPUs that fill no whole nodes.
 
-        Raises
-        ------
-        LaunchError
-            The last node would have fewer GPUs than the others.
+        Raises `LaunchError`: the last node would have fewer GPUs than the others.
         """
         if self.num_gpus % self.gpus_per_node:
             raise LaunchError(
@@ -327,6 +324,9 @@ def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
     return {}, {}
 
 
+_LISTS = ("workloads", "profiles", "nearest", "accepted", "aliases")
+
+
 @record(kw_only=True)
 class Target:
     """A tool at a version.
@@ -353,8 +353,15 @@ class Target:
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     whole : a command or document with all that its table reads: words that no parser of ours
         knows, what it begins from
-    step : what reads the same files as the whole step of reinforcement learning, of whose update
-        the target itself tells; None of a program that generates nothing
+    step : what reads and writes the same files as the whole step of reinforcement learning, of
+        whose update the target itself tells; None of a program that generates nothing
+    words : its table where that has another name
+
+    What is no function stands in a row of ``targets.csv``, lists with ``|`` between. Its
+    ``command`` is a pattern of the words that start the tool, ``document`` the keys that tell a
+    document of it: all groups must be there, of a group one of those with ``|`` between; ``*``
+    stands for any end, ``KEY=TEXT`` for what the value begins or is, ``!KEY`` for none of it, and
+    `` or `` separates ways to be one.
     """
 
     name: str
@@ -374,11 +381,30 @@ class Target:
     step: Target | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
+    words: str = ""
+
+    @classmethod
+    def of(cls, name: str, **hooks: Any) -> Self:
+        """The tool of a row of the table with its functions; one without a draft is read alone."""
+        row = tool_named(name)
+        known: dict[str, Any] = {
+            **{key: row[key] for key in ("name", "title", "version")},
+            **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
+            "starts": partial(is_command, name),
+            "is_of": partial(is_document, name),
+            **({} if "draft" in hooks else {"honoured": changes_nothing}),
+        }
+        return cls(**{**known, **hooks})
 
     @property
     def table(self) -> OptionTable:
         """Which option says which parameter."""
-        return OptionTable.load(self.name)
+        return OptionTable.load(self.words or self.name)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether plans are written for it; else its files are read alone."""
+        return self.draft is not _unwritten
 
     @property
     def tool(self) -> str:
@@ -446,10 +472,7 @@ class Target:
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.
 
-        Raises
-        ------
-        LaunchError
-            Its options contradict each other.
+        Raises `LaunchError`: its options contradict each other.
         """
         return self.answers(self.reading(found))
 
@@ -498,7 +521,8 @@ _ALONE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 def filled(name: str, values: Values, blank_lines: int = 1) -> str:
     """The text of this name with its holes filled."""
-    return fill(tuple(shipped_text(f"texts/{name}").splitlines()), values, blank_lines)
+    text = files("planner").joinpath(f"launch/texts/{name}").read_text(encoding="utf-8")
+    return fill(text.splitlines(), values, blank_lines)
 
 
 def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:

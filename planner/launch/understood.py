@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from planner.base.records import record
 from planner.confidence.classes import Release
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning, OptionTable
+from planner.launch.option_table import Meaning, OptionTable, shipped_rows
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
@@ -176,10 +177,7 @@ class Reading:
     def number(self, option: str) -> int | None:
         """The value of an option as a whole number; None where it is none.
 
-        Raises
-        ------
-        LaunchError
-            It is beyond what anything counts.
+        Raises `LaunchError`: it is beyond what anything counts.
         """
         amount = self.amount(option)
         return int(amount) if amount is not None and amount.is_integer() else None
@@ -242,38 +240,16 @@ def require_split(reading: Reading, num_gpus: int | None, **sizes: int) -> None:
 
 
 _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
-# What names a version, the surest first: the tag of an image, a pin, words. Images of other
-# products that hold the engine count versions of their own.
-_PLACES = {
-    "vllm": (
-        rf"(?<!lmcache/)\bvllm-openai(?:-\w+)*:{_NUMBER}",
-        rf"\bvllm/vllm-[\w-]+:{_NUMBER}",
-        rf"\bq9t5s3a7/vllm[\w-]*:{_NUMBER}",
-        rf"\brepository:\s*(?!\S*lmcache/)\S*\bvllm-openai\S*\s+tag:\s*[\"']?{_NUMBER}",
-        rf"\bvllm(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
-        rf"#[^\n]*\bvllm(?:\s+version)?[\s:=-]+{_NUMBER}",
-    ),
-    "sglang": (
-        rf"\bsglang:{_NUMBER}",
-        rf"\brepository:\s*\S*\bsglang\s+tag:\s*[\"']?{_NUMBER}",
-        rf"\bsglang(?:\[[\w,-]+\])?\s*[=~]=\s*{_NUMBER}",
-        rf"#[^\n]*\bsglang(?:\s+version)?[\s:=-]+{_NUMBER}",
-    ),
-    "tensorrt-llm": (
-        rf"\btensorrt-llm/(?:release|devel):{_NUMBER}",
-        rf"\brepository:\s*\S*\btensorrt-llm/release\s+tag:\s*[\"']?{_NUMBER}",
-        rf"\btensorrt[_-]llm\s*[=~]=\s*{_NUMBER}",
-        rf"#[^\n]*\btensorrt-llm(?:\s+version)?[\s:=-]+{_NUMBER}",
-    ),
-    "tgi": (
-        rf"\btext-generation-inference:{_NUMBER}",
-        rf"#[^\n]*\b(?:tgi|text-generation-inference)(?:\s+version)?[\s:=-]+{_NUMBER}",
-    ),
-    "llama-server": (
-        r"\bllama\.cpp:[\w-]*?-(?P<number>b\d{3,6})\b",
-        r"#[^\n]*\bllama\.cpp(?:\s+build)?[\s:=-]+(?P<number>b\d{3,6})\b",
-    ),
-}
+
+
+@cache
+def _places(tool: str) -> tuple[str, ...]:
+    """What names a version, the surest first: the tag of an image, a pin, words.
+
+    Images of other products that hold the engine count versions of their own.
+    """
+    rows = shipped_rows("launchers/versions.csv")
+    return tuple(row["place"].replace("NUMBER", _NUMBER) for row in rows if row["tool"] == tool)
 
 
 @record(kw_only=True)
@@ -294,7 +270,7 @@ def version_of(tool: str, found: Found) -> Version | None:
 
     Image tags count before pins, and those before comments.
     """
-    for place in _PLACES.get(tool, ()):
+    for place in _places(tool):
         named = []
         for one in re.finditer(place, found.text, re.IGNORECASE):
             line = found.text.count("\n", 0, one.start("number")) + 1

@@ -26,7 +26,7 @@ from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Argument, Draft, File, Job, Process, Target, Variable
+from planner.launch.target import Draft, File, Job, Process, Target, Variable
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.optimize.result_columns import fit_probability
@@ -309,7 +309,8 @@ def fabric(job: Job) -> tuple[str, ...]:
 
 
 def _allocator(target: Target, job: Job) -> list[Assumed]:
-    if not job.is_training or target.name in _NOT_PYTORCH:
+    # An engine that gives its memory back while others train cannot have segments that grow.
+    if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
     memory = job.profile.memory
     if memory.fragmentation > _PACKED:
@@ -407,16 +408,13 @@ def variables_of(processes: Iterable[Process]) -> tuple[Variable, ...]:
     """What only the user knows, each once."""
     found: dict[str, Variable] = {}
     for process in processes:
-        for argument in arguments_of(process):
+        for argument in (
+            *process.launcher_arguments, *process.arguments, *process.follower_arguments,
+        ):  # fmt: skip
             for word in argument.words:
                 if isinstance(word, Variable) and not is_given(word.name):
                     found.setdefault(word.name, word)
     return tuple(found.values())
-
-
-def arguments_of(process: Process) -> tuple[Argument, ...]:
-    """All arguments of a process, its launcher's too."""
-    return (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
 
 
 def is_given(name: str) -> bool:

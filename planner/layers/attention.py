@@ -84,17 +84,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
         # The delta net has one norm for all heads, others one per head.
         normed = scan.value_dim if scan.delta_rule else scan.values
         yield _elementwise("gated_norm", scan.values, 3, 5, normed, kept_width=scan.values)
-    yield Product(
-        name="attention_output",
-        module="attention_output",
-        depth=scan.values,
-        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
-        split=Split.ROWS,
-        holder=Holder.ATTENTION,
-        reads="values",
-        keeps=(kept(scan.values),),
-        makes=OUT_PROJ,
-    )
+    yield _attention_output(h, scan.values)
     yield HeadExchange(
         name="attention_context_parallel",
         module="attention",
@@ -163,17 +153,7 @@ def short_convolution(h: int, attention: AttentionSpec) -> Iterator[Op]:
     weights = h * attention.linear_conv_kernel_dim
     # Both gates and the input are read; forward two products and the filters between them.
     yield _elementwise("convolution", h, 4, 8, weights, kept_width=3 * h)
-    yield Product(
-        name="attention_output",
-        module="attention_output",
-        depth=h,
-        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
-        split=Split.ROWS,
-        holder=Holder.ATTENTION,
-        reads="values",
-        keeps=(kept(h),),
-        makes=OUT_PROJ,
-    )
+    yield _attention_output(h, h)
 
 
 def scan_of(attention: AttentionSpec) -> Scan:
@@ -295,16 +275,21 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
             eager=GATED,
             keeps=(kept(2 * values), kept(values, eager=True)),
         )
-    yield Product(
+    yield _attention_output(h, values, bias=h if attention.output_bias else 0)
+
+
+def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> Product:
+    """From the values of all heads, or what is made of them, to the residual stream."""
+    return Product(
         name="attention_output",
         module="attention_output",
-        depth=values,
+        depth=width,
         columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
         split=Split.ROWS,
-        bias=h if attention.output_bias else 0,
+        bias=bias,
         holder=Holder.ATTENTION,
-        reads="values",
-        keeps=(kept(values),),
+        reads=reads,
+        keeps=(kept(width),),
         makes=OUT_PROJ,
     )
 
@@ -597,14 +582,4 @@ def _output(h: int, attention: AttentionSpec) -> Iterator[Op]:
         reads="values",
         keeps=(kept(values),),
     )
-    yield Product(
-        name="attention_output",
-        module="attention_output",
-        depth=groups * rank,
-        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
-        split=Split.ROWS,
-        holder=Holder.ATTENTION,
-        reads="output_groups",
-        keeps=(kept(groups * rank),),
-        makes=OUT_PROJ,
-    )
+    yield _attention_output(h, groups * rank, reads="output_groups")

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from gzip import GzipFile
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,12 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _IN_MS = ("input_length", "output_length")
 _MOST_ROWS = 20_000_000
 _LONGEST = 1e8
-_ZONE = re.compile(r"(?:Z|\+00:?00)$")
+_AT_ONCE = 1024
+_PACKED = b"\x1f\x8b"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_ZONE = re.compile(r"(?:Z|([+-]\d\d):?(\d\d))$")
+# From 1970 on; seconds would be those of the year 5138.
+_SINCE_1970 = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 
 
 @cache
@@ -141,7 +147,8 @@ def read_trace(path: Path) -> Trace:
     prompts, answers = (_lengths(columns[role], path, lines, role) for role in _LENGTHS)
     times = np.zeros(0)
     if "time" in columns:
-        times = _times(columns["time"], path, lines, _unit(names, chosen["time"]))
+        given = columns["time"]
+        times = _times(given, path, lines, _unit(names, chosen["time"], _number(given[0])))
     blocks, counts = _blocks(columns.get("blocks", ()), path, lines)
     kept = answers >= 1
     if not kept.any():
@@ -167,26 +174,45 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
     number, first = next(numbered, (0, ""))
     if not number:
         raise SpecError(f"{path}: is empty.")
+    if first.lstrip().startswith("["):
+        raise SpecError(f"{path}: is a list of JSON: write an object a line, as jq -c '.[]' does.")
     if not first.lstrip().startswith("{"):
         names = [_plain(name) for _, row in reading.csv_of([first], path) for name in row]
+        if len(names) == 1 and (other := re.search(r"[;\t|]", first)):
+            raise SpecError(f"{path}: has {other[0]!r} between columns: separate them by commas.")
         return names, ((number + line, row) for line, row in reading.csv_of(text, path) if row)
     names = list(_object(first, path, number))
     plain = [_plain(name) for name in names]
 
     def objects() -> Iterator[tuple[int, Sequence[object]]]:
-        yield number, list(_object(first, path, number).values())
-        for place, line in numbered:
-            found = _object(line, path, place)
-            yield place, [*map(found.get, names)]
+        lines = chain([(number, first)], numbered)
+        while several := [*islice(lines, _AT_ONCE)]:
+            for place, found in _objects(several, path):
+                yield place, [*map(found.get, names)]
 
     return plain, objects()
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with reading.opened(path) as file:
-        packed = path.suffix == ".gz"
-        stream = GzipFile(fileobj=file) if packed else file
-        yield from reading.lines(stream, path, most=4 * reading.MEBIBYTE)
+    try:
+        with reading.opened(path) as file:
+            stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _PACKED else file
+            yield from reading.lines(stream, path, most=4 * reading.MEBIBYTE)
+    except (EOFError, zlib.error) as failure:
+        raise reading.unreadable(path, failure) from failure
+
+
+def _objects(
+    lines: Sequence[tuple[int, str]], path: Path
+) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """The objects of some lines, read together in half of the time."""
+    try:
+        found = json.loads(f"[{','.join(line for _, line in lines)}]")
+    except (ValueError, RecursionError):
+        found = []
+    if len(found) != len(lines) or not all(isinstance(one, dict) for one in found):
+        found = [_object(line, path, place) for place, line in lines]
+    return zip((place for place, _ in lines), found, strict=True)
 
 
 def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
@@ -210,11 +236,13 @@ def _place(names: Sequence[str], known: Sequence[str]) -> int | None:
     return next((places[name] for name in spelled if name in places), None)
 
 
-def _unit(names: Sequence[str], place: int) -> float:
-    """Seconds of a unit of time."""
+def _unit(names: Sequence[str], place: int, first: float) -> float:
+    """Seconds of a unit of time, of a column that begins with some number."""
     end = names[place].rpartition("_")[2]
     if end in _UNITS:
         return _UNITS[end]
+    if unit := next((unit for unit, least in _SINCE_1970.items() if first >= least), None):
+        return _UNITS[unit]
     return 1e-3 if {*_IN_MS} <= {*names} and "chat_id" not in names else 1.0
 
 
@@ -261,12 +289,8 @@ def _are_names(given: object) -> bool:
 
 def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
     """Seconds of each request, of numbers in a unit or of dates."""
-    if isinstance(given[0], str) and re.match(r"\d{4}-\d\d-\d\d", given[0].strip()):
-        words = [_ZONE.sub("", str(one).strip()) for one in given]
-        try:
-            times = np.array(words, dtype="datetime64[ns]").astype(np.int64) / 1e9
-        except ValueError as failure:
-            raise SpecError(f"{path}: a time is no date: {failure}.") from failure
+    if isinstance(given[0], str) and _DATE.match(given[0].strip()):
+        times = _dates(given, path, lines)
     else:
         times = _numbers(given, path, lines, "time") * unit
     early = np.flatnonzero(np.diff(times) < 0)
@@ -276,6 +300,24 @@ def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -
             "its times."
         )
     return times
+
+
+def _dates(given: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
+    """Seconds of dates; those without a zone are as if of one."""
+    words, east = list[str](), list[float]()
+    for line, one in zip(lines, given, strict=True):
+        word = str(one).strip()
+        if not _DATE.match(word):
+            raise SpecError(f"{path}:{line}: time is {one!r}, not a date as the first.")
+        zone = _ZONE.search(word)
+        words.append(word[: zone.start()] if zone else word)
+        hours, minutes = (zone[1], zone[1][0] + zone[2]) if zone and zone[1] else ("0", "0")
+        east.append(3600.0 * int(hours) + 60.0 * int(minutes))
+    try:
+        times = np.array(words, dtype="datetime64[ns]").astype(np.int64) / 1e9
+    except ValueError as failure:
+        raise SpecError(f"{path}: a time is no date: {failure}.") from failure
+    return np.asarray(times - np.array(east))
 
 
 def _numbers(given: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
@@ -299,5 +341,7 @@ def _refuse(
 ) -> None:
     if wrong.any():
         place = int(np.argmax(wrong))
-        kind = "a time" if role == "time" else "a number of tokens"
+        kind = "a number of tokens"
+        if role == "time":
+            kind = "a time: a number, or a date as 2023-11-16 18:15:46"
         raise SpecError(f"{path}:{lines[place]}: {role} is {given[place]!r}, not {kind}.")

@@ -191,18 +191,15 @@ class Collector:
         places = [self._places]
         for number in distinct(owners[best]):
             candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
-            places.append(_numbered(len(self._pieces), rows.size))
+            places.append(
+                np.stack([np.full(rows.size, len(self._pieces)), np.arange(rows.size)], axis=1)
+            )
             self._pieces.append((candidates.source, candidates.configurations.rows(rows)))
         order = np.argsort(owners[best], kind="stable")
         merged = np.concatenate([self._values, values[best[order]]])
         front = pareto_front(merged)
         self._values, self._places = merged[front], np.concatenate(places)[front]
         self._pending, self._pending_rows = [], 0
-
-
-def _numbered(piece: int, rows: int) -> IndexArray:
-    """The places of all rows of a piece."""
-    return np.stack([np.full(rows, piece), np.arange(rows)], axis=1)
 
 
 def in_order(pieces: Sequence[tuple[IndexArray, Columns]]) -> Columns:

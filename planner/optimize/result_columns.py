@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
-from planner.base.cells import number, number_in
+from planner.base.cells import Value, number, number_in
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import Standing, lack_of
 from planner.formulas.power import ranges_of_products
-from planner.optimize.source import Column, Columns, Source
+from planner.optimize.source import Candidates, Column, Columns, Source, first_row
 from planner.question.terms import ending_of, glossary, terms_about
 
 
@@ -130,6 +130,12 @@ def full_columns(table: Columns, sources: Sequence[Source]) -> Columns:
         return {}
     which = _sources_of(table, sources)
     return {**_with_intervals(table, sources, which), **_asked(table, sources, which)}
+
+
+def full_row(candidates: Candidates, sources: Sequence[Source]) -> dict[str, Value]:
+    """The first row of `full_columns` of candidates, whose own row is predicted once."""
+    table = {name: [value] for name, value in candidates.row.items()}
+    return first_row(full_columns(table, sources))
 
 
 def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.confidence.classes import confidence
 from planner.confidence.intervals import FIXED, Confidence
 from planner.configurations.enumerate import Factor, Table, steps_of
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
@@ -290,8 +289,6 @@ class Source(ABC):
     rules: ClassVar[tuple[Reason, ...]]
     num_rules: ClassVar[int]
     block_rows: ClassVar[int]
-    published: ClassVar[str] = ""
-    """What published runs of its kind are called; empty where there are none."""
     profile_kind: ClassVar[str] = "engine"
     """What its profile is: a framework or an engine."""
 
@@ -350,16 +347,7 @@ class Source(ABC):
         return {}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        machine = self.setting.machine
-        is_flat = getattr(self, "flops_efficiency", None) is not None
-        if machine.ideal or is_flat or machine.memory_efficiency is not None or not self.published:
-            return None
-        return confidence(self.published, self.setting, int(num_gpus), spans_nodes=self.spans_nodes)
-
-    @property
-    def spans_nodes(self) -> bool:
-        """Whether the GPUs of one layer are of several nodes, in every configuration."""
-        return False
+        return None
 
     @property
     def sites(self) -> tuple[Site, ...]:

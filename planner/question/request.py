@@ -143,7 +143,7 @@ class Request:
     replay: bool = False
     equal_lengths: bool = False
     num_requests: int | None = None
-    prefix_cache_hit_rate: float = 0.0
+    prefix_cache_hit_rate: float | None = None
     shared_prefix_tokens: int = 0
     turns: int | None = None
     tool_calls: int = 0

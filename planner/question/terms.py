@@ -49,7 +49,9 @@ texts are made from it. Its columns:
     - ``following``: parameters that others decide, so that a change of them alone is none
     - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
       plan; ``pace``: those that say first how fast it is
-    - ``placed``: where trainer and engine run; ``step``: what a step generates
+    - ``placed``: where trainer and engine run; ``step``: what a step generates; ``held``: what
+      decides what is learned, so that a search keeps that of a plan it begins with;
+      ``memory_phase``: memory of a phase of a step
     - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
       common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
     - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
@@ -306,6 +308,7 @@ def term_of_column(column: str) -> Term | None:
     return terms.get(column) or terms.get(stem)
 
 
+@cache
 def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     """The terms of a workload that are of one of these kinds, by name, in order.
 

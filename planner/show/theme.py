@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.records import record
+from planner.estimators.rl.step import PHASES, TRAINER_PHASES
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.operators import TIME_PARTS
 from planner.question.terms import ENDINGS, glossary, terms_about
@@ -74,7 +75,7 @@ THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
 # Parts of a step of serving beside those of training.
 _STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait")
-TIME_ORDER: tuple[str, ...] = (*_STEP_PARTS, *TIME_PARTS)
+TIME_ORDER: tuple[str, ...] = (*PHASES[:3], *_STEP_PARTS, *TIME_PARTS, *PHASES[4:])
 """Parts of a training or serving step in the order in which they are shown."""
 MEMORY_ORDER: tuple[str, ...] = (
     *MEMORY_PARTS[: MEMORY_PARTS.index("activations")],
@@ -86,15 +87,16 @@ MEMORY_ORDER: tuple[str, ...] = (
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "compute": (
-        "forward", "backward", "weight", "recompute", "reference", "optimizer", "kernels",
+        "forward", "backward", "weight", "recompute", "optimizer", "kernels",
         "prefill", "decode", "weights", "gradients", "optimizer_states", "adapters",
+        *TRAINER_PHASES,
     ),
     "communication": (
         *terms_about("collective"), "weight_gather",
         "pipeline_transfer", "pipeline", "data_parallel", "exchange", "transfer", "gathered",
-        "communication_buffers",
+        "communication_buffers", "sync", "switch",
     ),
-    "moving": ("offload", "transfer_wait", "kv_cache"),
+    "moving": ("offload", "transfer_wait", "kv_cache", "generate", "reward"),
     "waiting": (
         "launch_wait", "pipeline_bubble", "bubble", "overhead", "slow_nodes", "reserved",
         "fragmentation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from itertools import product
 
@@ -18,10 +19,10 @@ SHARES = np.linspace(0.005, 0.995, 100)
 """Shares of the requests whose waits are kept."""
 
 
-REPLICAS, PLACES = np.array([0.0, 2.0, 4.0, 6.0]), np.array([2.0, 4.0, 6.0, 8.0, 10.0])
-SCALES = np.arange(-4.0, 11.0)
-"""Powers of 2: of replicas that share a trace, of the sequences of one, and of the mean gaps of its
-requests in which an answer decodes."""
+_MOST_HALVINGS = 6
+PLACES, SCALES = np.array([2.0, 4.0, 6.0, 8.0, 10.0]), np.arange(-4.0, 11.0)
+"""Powers of 2: of the sequences of a replica, and of the mean gaps of its requests in which an
+answer decodes."""
 _EDGES = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99, 1])
 POINTS, POINT_WEIGHTS = (_EDGES[1:] + _EDGES[:-1]) / 2, np.diff(_EDGES)
 """Shares at which a distribution is looked at, and the weight of each."""
@@ -30,25 +31,35 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 
 
 @record(kw_only=True, eq=False)
+class Turns:
+    """What was computed on the paths of replicas that take the requests of a trace in turn.
+
+    ``bursts``, as those of `Arrivals`, by `LOADS`; ``through``, a wait and a prompt over their
+    mean, by `LOADS` and `SHARES`. ``stalls``: seconds in which prompts are computed while an answer
+    decodes over those that it decodes alone, of answers and of their tokens, by `PLACES`, `SCALES`,
+    `LOADS` and `POINTS`.
+    """
+
+    bursts: FloatArray
+    through: FloatArray
+    stalls: FloatArray
+
+
+@record(kw_only=True, eq=False)
 class Paths:
-    """What was computed on the paths of a trace, each of the requests of one of some replicas.
+    """What is computed on the paths of a trace, each of the requests of one of some replicas.
 
     ``windows``: requests, prompts and answers in windows of equal time, over their mean, without
     what is due to chance; ``requests``: of the trace, ``lengths`` of their answers but for the
-    first token, over the mean, at `POINTS`. The others have a first axis of `REPLICAS` that take
-    the requests in turn, ``bursts``, as those of `Arrivals`, one of `LOADS`, and ``through``, a
-    wait and a prompt over their mean, one of `SHARES` too. ``stalls``: seconds in which prompts are
-    computed while an answer decodes over those that it decodes alone, of answers and of their
-    tokens, by `PLACES`, `SCALES`, `LOADS` and `POINTS`. ``name`` tells traces apart.
+    first token, over the mean, at `POINTS`. ``turns`` computes those of so many replicas, which is
+    done for the powers of 2 that are asked for. ``name`` tells traces apart.
     """
 
     name: str
     windows: FloatArray
     requests: int
     lengths: FloatArray
-    bursts: FloatArray
-    through: FloatArray
-    stalls: FloatArray
+    turns: Callable[[int], Turns]
 
     def __repr__(self) -> str:
         return f"Paths({self.name!r})"
@@ -65,16 +76,31 @@ class Paths:
         requests, prompts, _ = self.windows
         return classes_of(prompts, requests)
 
+    @cached_property
+    def _known(self) -> dict[int, Turns]:
+        return {}
+
+    def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[Turns]]:
+        """Where numbers of replicas stand among powers of 2, and the paths of those."""
+        powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
+        low, high = int(powers.min()), int(np.ceil(powers.max()))
+        for power in range(low, high + 1):
+            if power not in self._known:
+                self._known[power] = self.turns(2**power)
+        return powers - low, [self._known[power] for power in range(low, high + 1)]
+
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
         """The squared variation that gives the mean wait."""
-        return _between(self.bursts, _power(replicas, REPLICAS), _place(load, LOADS))
+        place, turns = self._turned(replicas)
+        return _between(np.stack([one.bursts for one in turns]), place, _place(load, LOADS))
 
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
     ) -> FloatArray:
         """Seconds that a share of the requests has at most of a wait and a prompt with a mean."""
-        places = _power(replicas, REPLICAS), _place(load, LOADS)
-        return np.asarray(mean * _between(_of_share(self.through, share), *places))
+        place, turns = self._turned(replicas)
+        of_share = np.stack([_of_share(one.through, share) for one in turns])
+        return np.asarray(mean * _between(of_share, place, _place(load, LOADS)))
 
     def stalled(
         self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
@@ -84,9 +110,10 @@ class Paths:
         At `POINTS`, the first axis. They decode alone for a ``scale``, in mean gaps of a replica,
         and so many ``places`` at once.
         """
-        powers = zip((replicas, places, scale), (REPLICAS, PLACES, SCALES), strict=True)
-        at = (*(_power(*one) for one in powers), _place(load, LOADS))
-        return np.stack([_between(one, *at) for one in np.moveaxis(self.stalls[:, of], -1, 0)])
+        place, turns = self._turned(replicas)
+        at = (place, _power(places, PLACES), _power(scale, SCALES), _place(load, LOADS))
+        tables = np.stack([one.stalls[of] for one in turns])
+        return np.stack([_between(one, *at) for one in np.moveaxis(tables, -1, 0)])
 
 
 @record(kw_only=True)

@@ -193,7 +193,9 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
     if word is None:
         return {}
     shape = {**of_text, **values}
-    left_out = _left_out(config)
+    names = config.get("ignore") or config.get("modules_to_not_convert") or []
+    named = [str(name) for name in names] if isinstance(names, list) else []
+    left_out = [name for name in named if "norm" not in name]
     words: dict[str, object] = {"quantization": word, "expert_quantization": word}
     if "fp4" in (config.get("expert_dtype"), shape.get("expert_dtype")):
         words["expert_quantization"] = "mxfp4"  # an 8-bit exponent per 32, as in DeepSeek-V4
@@ -207,13 +209,6 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
         where = "quantization_config of the config.json"
         words["checkpoints"] = [{"quantization": word, "source": where, **stored}]
     return words
-
-
-def _left_out(config: Mapping[str, object]) -> list[str]:
-    """The names and expressions of modules that stay as they were."""
-    names = config.get("ignore") or config.get("modules_to_not_convert") or []
-    named = [str(name) for name in names] if isinstance(names, list) else []
-    return [name for name in named if "norm" not in name]
 
 
 def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:

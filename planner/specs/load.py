@@ -219,10 +219,7 @@ class Column(NamedTuple):
 
 
 def records(
-    path: Path,
-    columns: Sequence[Column],
-    make: Callable[[Row], Made],
-    once: Sequence[str] = (),
+    path: Path, columns: Sequence[Column], make: Callable[[Row], Made], once: Sequence[str] = ()
 ) -> list[Made]:
     """What is made of each row of a file, in order; a column that it lacks has empty cells.
 

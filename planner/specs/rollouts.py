@@ -75,13 +75,16 @@ class Rollouts:
     """How weights get to the engine on the same GPUs."""
     separate_sync: Annotated[str, After(_method)]
     """How they get to others."""
+    waits_for_batch: bool = False
+    """Answers are generated for a step that waits for all of them; else a step takes those that are
+    done, and others go on."""
     micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
     """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
     decode_factor: Ratio = 1.0
-    """Time of the engine's steps over that of a server: log-probabilities come back, sampling is
-    not greedy, nothing of the scheduler hides."""
+    """Time of the engine's steps over that of a server, which steps of a user may tell."""
     decode_layer_time: Seconds = 0.0
-    """The host's time for each layer of a step of the engine that its graphs do not hide."""
+    """What each layer adds to a step of the engine over that of a server: log-probabilities come
+    back, sampling is not greedy, and nothing of the scheduler hides."""
     pass_factor: Ratio = 1.0
     """Time of the trainer's passes over that of a run which trains alone: sequences are of uneven
     length, and their logits become log-probabilities."""

@@ -86,7 +86,12 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
             every = sorted({*small, *(number // k for k in small)})
             return [k for k in every if k <= choice.up_to]
         case Dense():
-            return _dense(choice)
+            values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
+            while values[-1] < choice.up_to:
+                values.append(
+                    min(choice.up_to, max(values[-1] + 1, round(values[-1] * choice.growth)))
+                )
+            return [*values]
         case Multiples():
             base = bases[choice.multiples_of]
             return sorted({max(1, round(base * factor)) for factor in choice.factors})
@@ -94,10 +99,3 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
             return [choice]
         case _:
             return list(dict.fromkeys(choice))
-
-
-def _dense(choice: Dense) -> list[Value]:
-    values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
-    while values[-1] < choice.up_to:
-        values.append(min(choice.up_to, max(values[-1] + 1, round(values[-1] * choice.growth))))
-    return [*values]

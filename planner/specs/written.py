@@ -112,7 +112,8 @@ def _lines(spec: Any, prefix: str) -> Iterator[str]:
     tables = [(name, value) for name, value in given if _holds_tables(value)]
     for name, value in given:
         if not _holds_tables(value):
-            yield f"{name} = {_value(value)}"
+            plain = list(value) if isinstance(value, tuple) else value
+            yield f"{name} = {json.dumps(plain, ensure_ascii=True)}"  # as TOML has it
     for name, value in tables:
         path = f"{prefix}{name}"
         several = isinstance(value, tuple)
@@ -126,11 +127,6 @@ def _holds_tables(value: Any) -> bool:
     return is_dataclass(value) or (
         isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
     )
-
-
-def _value(value: Any) -> str:
-    """A word, number or list of them as TOML, which for these is JSON."""
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
 
 
 FIGURES: Mapping[str, tuple[str, str, float]] = {

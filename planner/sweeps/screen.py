@@ -25,12 +25,7 @@ from planner.show.page import (
     said,
 )
 from planner.show.theme import shades
-from planner.show.views.money import (
-    basis_line,
-    prices_lines,
-    signed_lines,
-    within_sellers_line,
-)
+from planner.show.views.money import basis_line, prices_lines, signed_lines, within_sellers_line
 from planner.show.views.sure import evidence, regret_words
 from planner.show.views.told import label, plan_of, share, told, told_alike
 from planner.sweeps.columns import (

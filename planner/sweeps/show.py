@@ -432,7 +432,7 @@ def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
         for other, cells in table.items()
         if _without_end(other) == _without_end(name)
         for cell in cells
-        if _is_number(cell)
+        if _is_numeric(cell)
     ]
 
 
@@ -446,13 +446,13 @@ def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
         words = ["-" if cell is None else _alone(name, number(cell)) for cell in cells]
         return Column(name, words, head)
     if any(isinstance(cell, float) for cell in cells):
-        numbers = [float(cell) for cell in cells if _is_number(cell)]
+        numbers = [float(cell) for cell in cells if _is_numeric(cell)]
         numerals, unit = told_alike(_without_end(name), [*numbers, *alike])
         found = iter(numerals)
-        words = [next(found) if _is_number(cell) else _word(cell) for cell in cells]
+        words = [next(found) if _is_numeric(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
         return Column(name, words, head)
-    is_numeric = all(cell is None or _is_number(cell) for cell in cells)
+    is_numeric = all(cell is None or _is_numeric(cell) for cell in cells)
     return Column(name, [*map(_word, cells)], head, is_numeric)
 
 
@@ -460,10 +460,6 @@ def _alone(measure: str, value: float) -> str:
     if measure == VALUE:
         return text.significant(value) if value >= _SMALL else f"{value:.2g}"
     return told(MEASURES[measure][0], value)
-
-
-def _is_number(cell: object) -> TypeGuard[float]:
-    return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
 def _word(cell: object) -> str:

@@ -105,7 +105,7 @@ class Group:
             self.unpriced.add(spot[0])
         self.prices.setdefault((row.get("gpu"), row.get("contract")), row)
         is_solid = not row.get("price_doubts")
-        share = _cost_with_work(row)
+        share = number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
         if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
             self.with_work = share, row
         for measure, value in values.items():
@@ -391,21 +391,14 @@ def reason_mark(reason: str) -> str:
     return LIMIT if " against " in reason else IMPOSSIBLE
 
 
-def _cost_with_work(row: Row) -> float:
-    """What a run costs where all hours of its contract have work; NaN where that is unknown."""
-    return number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
-
-
-def _chosen_by(measure: str, row: Row) -> float:
-    if measure == VALUE:
-        return measured(COST, row) * measured(TIME, row)
-    return measured(measure, row)
-
-
 def _order(measure: str, row: Row) -> tuple[float, ...]:
     """What rows are chosen by: the bad case, minimized, then the value, then the cost."""
     sign = better(measure)
-    return sign * _standing(measure, row).bad, _chosen_by(measure, row), measured(COST, row)
+    return (
+        sign * _standing(measure, row).bad,
+        (measured(COST, row) * measured(TIME, row) if measure == VALUE else measured(measure, row)),
+        measured(COST, row),
+    )
 
 
 def _standing(measure: str, row: Row) -> Standing:

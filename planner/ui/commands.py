@@ -14,7 +14,7 @@ from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
-from planner.decide.improve import recommended_change
+from planner.decide.improve import changes_of, recommended_change
 from planner.decide.sizing.envelope import BUDGET, read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
@@ -30,7 +30,7 @@ from planner.decide.sizing.size import (
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
-from planner.launch.assumed import LaunchFile, as_started, changes_of, full_row, judged
+from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
 from planner.launch.targets import target_of
@@ -38,19 +38,11 @@ from planner.launch.write import launch_of, translated, with_profiles
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
-from planner.pages.comparison import bounds_section, comparison_page
-from planner.pages.document import Document
-from planner.pages.read import document_page
-from planner.pages.sweep import sweep_page
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
 from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
-from planner.show.views.comparison import (
-    compared_plans,
-    comparison_dict,
-    things_of,
-)
+from planner.show.views.comparison import compared_plans, comparison_dict, things_of
 from planner.show.views.documents import (
     add_estimate,
     command_manifest,
@@ -89,6 +81,10 @@ from planner.sweeps.show import Shown, draw_shown
 from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
 from planner.ui.guard import Limits, Refused
+from planner.ui.pages.comparison import bounds_section, comparison_page
+from planner.ui.pages.document import Document
+from planner.ui.pages.read import document_page
+from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
     AGAINST,
     FILE,
@@ -250,12 +246,14 @@ def found_by(asked: Asked) -> Found:
         found = _COMMANDS[asked.question.command](asked)
     except StopSearch as late:  # before anything was found
         raise Refused(_late(asked.limits), 504) from late
-    return found if found.page.headline else replace(found, page=_headed(found.page))
-
-
-def _headed(page: Page) -> Page:
-    """A page whose first sentence is its headline."""
-    return replace(page, headline=page.answer[0], answer=page.answer[1:])
+    return (
+        found
+        if found.page.headline
+        else replace(
+            found,
+            page=replace(found.page, headline=found.page.answer[0], answer=found.page.answer[1:]),
+        )
+    )
 
 
 def check_size(size: int, limits: Limits) -> None:
@@ -355,7 +353,9 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     imported: Imported = launch.imported
     plan, found, notes = judged(request)
     row = full_row(found)
-    changes = changes_of(imported, request, plan, found, row, {*asked.question.settings})
+    can_say = imported.target.table.can_say
+    defaults = imported.defaults.keys() - asked.question.settings.keys()
+    changes = changes_of(request, plan, found, row, can_say, defaults)
     best, runs = recommended_change(changes), not found.rejected_by
     told = {
         name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()

@@ -153,10 +153,14 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
     limit = ""
     if term is not None and "limit" in term.kind and "question" not in term.kind:
         limit = "at most: " if term.sign > 0 else "at least: "
+    words = _LABELS.get(name) or name.replace("_", " ").replace("num gpus", "number of GPUs")
+    words = words.replace("gpu", "GPU") if words in ("gpu", "prefill gpu", "max gpus") else words
+    is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
+    side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
     return Field(
         name=name,
         option=option_of(name),
-        label=_label(name, term),
+        label=f"{words}{side}",
         title=_PRICES_TITLE if name == PRICES else f"{limit}{title}",
         value=value,
         example=_EXAMPLES.get(name)
@@ -179,14 +183,6 @@ _LABELS = {
     TARGET: "files for",
     WRAPPER: "started by",
 }
-
-
-def _label(name: str, term: Term | None) -> str:
-    words = _LABELS.get(name) or name.replace("_", " ").replace("num gpus", "number of GPUs")
-    words = words.replace("gpu", "GPU") if words in ("gpu", "prefill gpu", "max gpus") else words
-    is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
-    side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
-    return f"{words}{side}"
 
 
 @cache

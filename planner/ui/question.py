@@ -398,7 +398,10 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     """The schema of a field, and whether it is a limit."""
     if name == WORKLOAD:
         words = {"type": "string", "enum": [*workload_names()], "default": "train"}
-        return {**words, "description": "training, static batches, or serving requests"}, False
+        return {
+            **words,
+            "description": "training, static batches, serving requests, or reinforcement learning",
+        }, False
     if term is None:
         kind = {"type": ["object", "string"]} if name == SETTINGS else {"type": ["array", "string"]}
         return {**kind, "description": _OTHERS[name]}, False

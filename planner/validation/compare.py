@@ -517,10 +517,7 @@ def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
     out = [row.prediction.fits for row in known if row.ran_out]
     ran = [row.prediction.fits for row in known if not row.ran_out]
     return MemoryVerdicts(
-        ran_out=len(out),
-        said_to_fit=sum(out),
-        ran=len(ran),
-        said_to_run_out=len(ran) - sum(ran),
+        ran_out=len(out), said_to_fit=sum(out), ran=len(ran), said_to_run_out=len(ran) - sum(ran)
     )
 
 

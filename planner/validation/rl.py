@@ -108,6 +108,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
             output_cap=max(run.count("output_cap") or _CAP * mean, mean),
             reference_model=algorithm != "dapo" if reference is None else reference,
             critic=algorithm == "ppo",
+            old_logprob=run.flag("old_logprob") is not False,
             micro_batch_tokens=run.count("micro_batch_tokens") or 0,
         )
     except ValueError as error:
@@ -157,6 +158,8 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWork) -> RlConfigura
         rollout_tensor_parallel=np.array(engines, dtype=np.float64),
         rollout_gpu_memory=float(run.number("rollout_gpu_memory") or 0.0),
         rollout_quantization=code("rollout_quantization", "w16a16"),
+        offload=code("offload", "none"),
+        offload_train=run.flag("offload_train") is not False,
     )
 
 
@@ -200,7 +203,7 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
             "generate_s": times["generate"],
             "logprob_s": times["old_logprob"] + times["reference"],
             "update_s": times["update"],
-            "sync_s": times["sync"],
+            "sync_s": times["sync"] + times["switch"] / 2,
             MEMORY: peak / GIB,
         },
         device_memory=peak,

@@ -68,7 +68,8 @@ class TimedPart:
     """An operator, or a part of a step that belongs to none, on the slowest GPU.
 
     ``seconds`` are those of a step; ``terms`` the same by the term of the step's time that they
-    belong to. ``done`` is the work behind them, whose seconds add up to them.
+    belong to. ``done`` is the work behind them, whose seconds add up to them; ``like`` the kind of
+    step whose kernels are behind them, where no work is recorded of their own.
     """
 
     name: str
@@ -77,6 +78,7 @@ class TimedPart:
     terms: Mapping[str, float]
     part: str = "compute"
     done: tuple[Done, ...] = ()
+    like: str = ""
 
     @classmethod
     def of(

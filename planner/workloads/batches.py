@@ -8,59 +8,47 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
-from planner.base.cells import Value
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import StaticBatch, static_batch
-from planner.estimators.power import PowerDraw, power_draw
-from planner.formulas.power import board_share
+from planner.estimators.power import PowerDraw
 from planner.optimize.source import Columns, Need, Source
 from planner.question.terms import terms_about
-from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated, results
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
     Serving,
-    asked,
+    ServingSource,
     fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
     token_costs,
 )
-from planner.workloads.place import energy_columns, serving_confidence
 from planner.workloads.room import most_at_once
-from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
 
 
 @record(kw_only=True)
-class BatchSource(Source):
+class BatchSource(ServingSource):
     """Batches on one GPU with one engine."""
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
-    counts: tuple[int, ...]
     site: Site
     mode: str = ""
 
-    rules = SERVING_REJECTING
-    num_rules = len(SERVING_RULES)
     block_rows = _BLOCK_ROWS
     published = "static_batch"
 
@@ -68,20 +56,6 @@ class BatchSource(Source):
     def identity(self) -> object:
         """What has an equal text where trials mean the same."""
         return self.setting, self.counts, self.site
-
-    @property
-    def asked(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.site)
-
-    def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
-
-    @property
-    def spans_nodes(self) -> bool:
-        """Whether the GPUs of one layer are of several nodes, in every configuration."""
-        return spans_nodes(self.setting.machine, self.mesh)
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -175,14 +149,8 @@ class Batches(Serving):
         """The electric power of all GPUs by part: near the design power while they prefill."""
         # Without a cache every token computes the whole sequence again.
         first = self.prefill_latency / self.request_latency
-        busy = np.where(self.configurations.kv_cache == CacheType.NONE, 1.0, first)
-
-        def boards(profile: PowerProfile) -> FloatArray:
-            active, waiting = profile.prefill.value, profile.decode.value
-            return board_share(active=active, waiting=waiting, time_share=busy)
-
-        machine, profile = self.source.setting.machine, self.source.site.power
-        return (power_draw(machine, profile, self.num_gpus, boards),)
+        no_cache = self.configurations.kv_cache == CacheType.NONE
+        return (self.drawn(np.where(no_cache, 1.0, first)),)
 
     @property
     def memory_headroom(self) -> FloatArray:
@@ -195,7 +163,7 @@ class Batches(Serving):
         values = {
             **results((*terms_about("latency", "inference"), *terms_about("output")), self),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
-            **energy_columns(self),
+            **self.energy_columns,
             **self._token_costs(),
             "memory_headroom_gib": self.memory_headroom / GIB,
             "fit_probability": self.fit_probability,

@@ -7,15 +7,16 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.base.units import GIB, HOUR
-from planner.confidence.classes import errors_of_memory
+from planner.base.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
+from planner.confidence.intervals import Confidence
+from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import SERVING_NAMES, ServingConfigurations
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
@@ -30,11 +31,11 @@ from planner.estimators.inference.serving import cached_tokens
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import encoded, encoder_time
 from planner.estimators.inference.waits import Offered
-from planner.estimators.power import PowerDraw
+from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.money import cost_per_million
-from planner.formulas.power import carbon
+from planner.formulas.power import board_share, carbon
 from planner.formulas.queueing import longest_answer
-from planner.optimize.source import Candidates, Column, Columns, Need
+from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.terms import (
     columns_about,
     is_of_answers,
@@ -42,15 +43,10 @@ from planner.question.terms import (
     terms_about,
     terms_of,
 )
-from planner.specs.serving import ServingWorkload
+from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded
-from planner.workloads.place import energy_columns
-
-if TYPE_CHECKING:
-    from planner.workloads.batches import BatchSource
-    from planner.workloads.pools import PoolSource
-    from planner.workloads.replicas import ReplicaSource
+from planner.workloads.confidence import serving_confidence, serving_memory_errors, with_energy
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
@@ -84,10 +80,47 @@ class Promises:
     makespan: FloatArray | None = None
 
 
+@record(kw_only=True)
+class ServingSource(Source):
+    """Replicas, pools or batches on one engine; ``setting`` is that of what decodes."""
+
+    setting: ServingSetting
+    counts: tuple[int, ...]
+    site: Site
+
+    rules = SERVING_REJECTING
+    num_rules = len(SERVING_RULES)
+    published: ClassVar[str]
+    """What published runs of its kind are called."""
+
+    @property
+    def asked(self) -> Mapping[str, Value]:
+        """The tokens of a request, and what a GPU costs."""
+        work = self.setting.workload
+        lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+        return {**lengths, **self.site.columns, **self.site.grounds}
+
+    def _confidence(self, num_gpus: float) -> Confidence | None:
+        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        machine, power = self.setting.machine, self.site.power
+        sure = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
+        if power is None:
+            return sure
+        return with_energy(sure, machine, self.site, num_gpus, power.decode)
+
+    @property
+    def spans_nodes(self) -> bool:
+        """Whether the tensor parallelism of all configurations goes over nodes, or over racks of
+        GPUs that are one domain."""
+        cluster = self.setting.machine.cluster
+        domain = max(cluster.gpus_per_node, cluster.scale_up.domain_size)
+        return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
+
+
 class Serving(Candidates):
     """What generates tokens, in streams or batches: the electricity of it."""
 
-    source: ReplicaSource | PoolSource | BatchSource
+    source: ServingSource
     configurations: ServingConfigurations
 
     @property
@@ -99,6 +132,17 @@ class Serving(Candidates):
     @abstractmethod
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of each kind of worker by part."""
+
+    def drawn(self, busy: FloatArray) -> PowerDraw:
+        """What the GPUs draw: near the design power in the share of time that they prefill."""
+
+        def boards(profile: PowerProfile) -> FloatArray:
+            active, waiting = profile.prefill.value, profile.decode.value
+            return board_share(active=active, waiting=waiting, time_share=busy)
+
+        return power_draw(
+            self.setting.machine, self.source.site.power, self.value("num_gpus"), boards
+        )
 
     @property
     @abstractmethod
@@ -150,12 +194,23 @@ class Serving(Candidates):
         energy = self.energy_per_million_tokens
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
+    @property
+    def energy_columns(self) -> dict[str, FloatArray]:
+        """Power, electricity of a million generated tokens, and its carbon in a known region."""
+        found = {
+            "power_kw": self.power / KILOWATT,
+            "energy_per_million_tokens_kwh": self.energy_per_million_tokens / KILOWATT_HOUR,
+        }
+        if self.source.site.is_placed:
+            found["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
+        return found
+
 
 @record(kw_only=True, repr=False)
 class Deployments(Serving):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
-    source: ReplicaSource | PoolSource
+    source: ServingSource
     configurations: ServingConfigurations
     rejected_by: CodeArray
     promises: Promises
@@ -172,6 +227,16 @@ class Deployments(Serving):
             return self
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return self.at_rate(rate)
+
+    @property
+    @abstractmethod
+    def held(self) -> ServingConfigurations:
+        """The configurations with what is in memory at once, where requests wait for room."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether there are requests for which there is no room at once."""
+        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @abstractmethod
     def at_rate(self, rate: float) -> Self:
@@ -419,7 +484,7 @@ class Deployments(Serving):
             ),
             "cost_per_hour_usd": self.cost_per_hour * HOUR,
             **({} if (paid := self.outlay) is None else {"outlay_usd": paid}),
-            **energy_columns(self),
+            **self.energy_columns,
             "memory_headroom_gib": self.memory_headroom / GIB,
             **{f"{name}_s": self.value(name) for name in PERCENTILES},
             "fit_probability": self.fit_probability,
@@ -532,7 +597,7 @@ def fit_probability(
     setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations
 ) -> FloatArray:
     """The probability that the fullest GPU has the memory that it needs to start."""
-    errors = errors_of_memory(setting, 1)
+    errors = serving_memory_errors(setting)
     needed = needed_to_start(setting, memory, c)
     return errors.chance(predicted=needed, usable=memory.usable)
 
@@ -559,9 +624,3 @@ def served(candidates: Candidates) -> Serving:
 def rounded_up(needed: FloatArray) -> FloatArray:
     """Whole replicas for a load given in replicas; at least one."""
     return np.maximum(np.ceil(needed * (1 - 1e-12)), 1.0)
-
-
-def asked(work: ServingWorkload, site: Site) -> dict[str, Value]:
-    """Columns of what is asked: the tokens of a request, and the terms of a site."""
-    lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
-    return {**lengths, **site.columns, **site.grounds}

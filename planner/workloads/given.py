@@ -158,7 +158,10 @@ def read_request(asked: Request) -> Request:
 
 
 def question_of(base: Request) -> Request:
-    """What a search is asked: of a plan its number formats stay, its layout does not."""
+    """What a search is asked: of a plan its number formats stay, its layout does not.
+
+    What decides what is learned stays, too.
+    """
     if not isinstance(base, PlanRequest):
         return base
     known = glossary()
@@ -167,6 +170,8 @@ def question_of(base: Request) -> Request:
         for name, value in base.settings.items()
         if name in known and known[name].is_format
     }
+    held = terms_about("held", base.workload)
+    kept |= {name: base.settings.get(name, known[name].plain) for name in held}
     return replace(base, settings=kept)
 
 

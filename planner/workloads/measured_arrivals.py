@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from zlib import crc32
 
 import numpy as np
@@ -13,16 +14,17 @@ from planner.specs.arrivals import (
     LOADS,
     PLACES,
     POINTS,
-    REPLICAS,
     SCALES,
     SHARES,
     Arrivals,
     Paths,
+    Turns,
 )
 
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
-_MOST_ANSWERS, _MOST_WAITS, _FEWEST_OF_REPLICA = 1024, 2**16, 256
+_MOST_ANSWERS, _MOST_WAITS = 1024, 2**16
+_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 4096
 
 
 def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) -> Arrivals:
@@ -38,48 +40,58 @@ def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) 
         _windows(times, np.ones_like(times), times.size / 2.0**power)
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
-    each = [_of_replica(times, work, answers, int(2**power)) for power in REPLICAS]
-    bursts, spread, through, stalls = (np.stack(one) for one in zip(*each, strict=True))
+    spread, turns = _in_turn(times, work, answers, 1)
     later = np.maximum(answers - 1, 0.0)
     return Arrivals(
-        bursts=tuple(bursts[0].tolist()),
+        bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
-        spread=tuple(map(tuple, spread[0].tolist())),
+        spread=tuple(map(tuple, spread.tolist())),
         paths=Paths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}",
             windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
             requests=times.size,
             lengths=np.quantile(later, POINTS) / max(float(later.mean()), 1e-9),
-            bursts=bursts,
-            through=through,
-            stalls=np.moveaxis(stalls, 1, 4),
+            turns=partial(_turns, times, work, answers),
         ),
     )
 
 
-def _of_replica(
+def _turns(times: FloatArray, work: FloatArray, answers: FloatArray, replicas: int) -> Turns:
+    return _in_turn(times, work, answers, replicas)[1]
+
+
+def _in_turn(
     times: FloatArray, work: FloatArray, answers: FloatArray, replicas: int
-) -> tuple[FloatArray, ...]:
-    """Of one of some replicas, or of as many as have enough requests, by `LOADS` what `Arrivals`
-    and `Paths` keep: bursts, spread, waits with prompts, stalls of answers."""
-    every = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
-    times, work, answers = (one[::every] for one in (times, work, answers))
-    each = work / work.mean() * (float(times[-1] - times[0]) / times.size)
-    variation, seen = np.square(work.std() / work.mean()), max(times.size // _MOST_WAITS, 1)
+) -> tuple[FloatArray, Turns]:
+    """How waits spread, by `LOADS` and `SHARES`, of replicas that take the requests in turn.
+
+    So many, or as have enough of the requests; of as many of them as see enough, the path of one
+    after that of the other.
+    """
+    number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
+    whole = float(times[-1] - times[0])
+    seen = min(-(-_FEWEST_SEEN * number // times.size), number)
+    turns = np.concatenate([np.arange(first, times.size, number) for first in range(seen)])
+    gap = whole / times.size * number
+    each = work[turns] / work.mean() * gap
+    # What one path has left is worked off before the next begins.
+    times = times[turns] + turns % number * (2 * whole + float(each.sum()))
+    answers = answers[turns]
+    variation, every = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
         path = ServerPath(
             times=times, service=load * each, waits=queued_wait(times=times, service=load * each)
         )
-        mean, whole = float(path.waits.mean()), path.waits + path.service
-        of_one = load * load * float(each.mean()) / (2 * (1 - load))
-        bursts.append(max(mean / of_one - variation, 0.0))
-        spread = np.quantile(path.waits[::seen], SHARES) / max(mean, 1e-300)
-        through = np.quantile(whole[::seen], SHARES) / whole.mean()
-        for table, one in zip(tables, (spread, through, _stalled(path, answers)), strict=True):
+        mean, through = float(path.waits.mean()), path.waits + path.service
+        bursts.append(mean / (load * load * float(each.mean()) / (2 * (1 - load))) - variation)
+        waits = np.quantile(path.waits[::every], SHARES) / max(mean, 1e-300)
+        passed = np.quantile(through[::every], SHARES) / through.mean()
+        for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
             table.append(one)
-    return np.array(bursts), *map(np.stack, tables)
+    spread, passes, stalls = map(np.stack, tables)
+    return spread, Turns(bursts=np.array(bursts), through=passes, stalls=np.moveaxis(stalls, 0, 3))
 
 
 def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
@@ -98,28 +110,35 @@ def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
     return np.asarray(steady / steady.mean())
 
 
-def _stalled(path: ServerPath, answers: FloatArray) -> FloatArray:
-    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them.
+def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
+    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them, those
+    of mean gaps [s].
 
     At `POINTS` of the answers, and of all their tokens.
     """
     every = max(answers.size // _MOST_ANSWERS, 1)
     lengths = (answers[::every] - 1) / max((answers - 1).mean(), 1e-9)
     stalls = np.zeros((2, PLACES.size, SCALES.size, POINTS.size))
-    kept, gap = lengths > 0, (path.times[-1] - path.times[0]) / path.times.size
+    kept = lengths > 0
     if not kept.any():
         return stalls
-    most = np.stack([path.most(every, lengths, int(2**places)) for places in PLACES])
-    weights = np.stack([np.ones(kept.sum()), lengths[kept]])
+    most = np.stack([path.most(every, lengths, int(2**places)) for places in PLACES])[:, kept]
+    own = lengths[kept]
+    of_answers = np.searchsorted(np.arange(1, own.size + 1) / own.size, POINTS)
     for column, scale in enumerate(SCALES):
         idle = gap * 2**scale * lengths
-        bounded = np.minimum(path.stalls(every, idle), most)
-        each = bounded[:, kept] / idle[kept]
+        alone = idle[kept]
+        freely = path.stalls(every, idle)[kept] / alone
+        bounds = most / alone
+        # More places than those that bound nothing change nothing.
+        rows = min(int((bounds < freely).any(axis=1).sum()) + 1, PLACES.size)
+        each = np.minimum(freely, bounds[:rows])
         order = np.argsort(each, axis=1)
         ranked = np.take_along_axis(each, order, axis=1)
-        for of_all, weight in enumerate(weights):
-            until = np.cumsum(weight[order], axis=1)
-            for row, share in enumerate(until / until[:, -1:]):
-                at = np.minimum(np.searchsorted(share, POINTS), share.size - 1)
-                stalls[of_all, row, column] = ranked[row, at]
+        until = np.cumsum(own[order], axis=1)
+        for row in range(PLACES.size):
+            one = min(row, rows - 1)
+            shares = until[one] / until[one, -1]
+            of_tokens = np.minimum(np.searchsorted(shares, POINTS), shares.size - 1)
+            stalls[:, row, column] = ranked[one, of_answers], ranked[one, of_tokens]
     return stalls

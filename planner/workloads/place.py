@@ -6,20 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from planner.base.arrays import FloatArray
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
-from planner.base.units import HOUR, KILOWATT, KILOWATT_HOUR, UNITS, parse_quantity
-from planner.confidence.intervals import Confidence
+from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
 from planner.estimators.ownership import assumed_figures, owned, pue_figure
-from planner.estimators.power import power_range
-from planner.formulas.power import range_of_product
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.cache import kept
@@ -27,7 +22,7 @@ from planner.specs.catalogue import default_cluster
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.load import digest
 from planner.specs.paths import SpecKind, beside_specs
-from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Between, Figure, PowerProfile
+from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Figure, PowerProfile
 from planner.specs.price import (
     OWNERSHIP,
     UTILIZATION,
@@ -43,11 +38,6 @@ from planner.specs.price import (
 from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
 from planner.workloads.open_facts import Notes
-
-if TYPE_CHECKING:
-    from planner.optimize.source import Source
-    from planner.workloads.deployments import Serving
-
 
 _LARGEST_PUE = 10.0
 
@@ -124,52 +114,8 @@ def _of_building(
     return profile.with_pue(figures[PUE].value) if PUE in figures else profile
 
 
-def with_energy(
-    sure: Confidence | None, machine: Machine, site: Site, num_gpus: float, boards: Between
-) -> Confidence | None:
-    """With the factors on ``power`` and ``energy`` of GPUs whose boards draw a known range.
-
-    Energy is as sure as power and the time that it is drawn together.
-    """
-    if sure is None or site.power is None:
-        return sure
-    power = power_range(machine, site.power, num_gpus, boards)
-    energy = range_of_product(_time(sure.factors), power)
-    return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
-
-
-def serving_confidence(
-    sure: Confidence | None, source: Source, num_gpus: float
-) -> Confidence | None:
-    """With those factors for a source whose GPUs mostly decode."""
-    if source.site.power is None:
-        return sure
-    machine, boards = source.setting.machine, source.site.power.decode
-    return with_energy(sure, machine, source.site, num_gpus, boards)
-
-
-def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Factors on the time of a run, or of so many tokens."""
-    for name in ("calendar_time", "step_time"):
-        if name in factors:
-            return factors[name]
-    low, high = factors["throughput"]
-    return 1 / high, 1 / low if low else math.inf
-
-
 def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
     return any(word.startswith(tuple(of)) for word in words)
-
-
-def energy_columns(candidates: Serving) -> dict[str, FloatArray]:
-    """Power, electricity of a million generated tokens, and its carbon in a known region."""
-    found = {
-        "power_kw": candidates.power / KILOWATT,
-        "energy_per_million_tokens_kwh": candidates.energy_per_million_tokens / KILOWATT_HOUR,
-    }
-    if candidates.source.site.is_placed:
-        found["carbon_per_million_tokens_kg"] = candidates.carbon_per_million_tokens
-    return found
 
 
 def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
@@ -549,9 +495,7 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     if domain <= cluster.gpus_per_node or domain < gpus_per_node:
         domain = gpus_per_node
     return replace(
-        cluster,
-        gpus_per_node=gpus_per_node,
-        scale_up=replace(cluster.scale_up, domain_size=domain),
+        cluster, gpus_per_node=gpus_per_node, scale_up=replace(cluster.scale_up, domain_size=domain)
     )
 
 

@@ -10,9 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.table import ServingConfigurations, pick, positions_at
@@ -308,9 +306,7 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
 
 
 def _changed(
-    workers: Workers,
-    configurations: ServingConfigurations,
-    change: Callable[[FloatArray], Any],
+    workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with every array changed."""
     whole = ("setting", "configurations", "memory", "prefixes")

@@ -11,12 +11,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.configurations.table import (
-    SERVING_NAMES,
-    PoolConfigurations,
-)
+from planner.configurations.table import SERVING_NAMES, PoolConfigurations
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     DisaggregatedRun,
@@ -40,7 +35,7 @@ from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.power import board_share
 from planner.optimize.problem import Constraint, Objective
-from planner.optimize.source import Block, Columns, Need, Source, count_codes
+from planner.optimize.source import Block, Columns, Need, count_codes
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import floats, repeated
@@ -49,7 +44,7 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
-    asked,
+    ServingSource,
     cache_of,
     fit_probability,
     image_columns,
@@ -58,25 +53,21 @@ from planner.workloads.deployments import (
     parameter_columns,
     reuse_columns,
 )
-from planner.workloads.place import serving_confidence
 from planner.workloads.pool_search import PoolSpace, headroom, pairs
 from planner.workloads.simplicity import pool_complexity
 
 
 @record(kw_only=True)
-class PoolSource(Source):
+class PoolSource(ServingSource):
     """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
 
     setting: ServingSetting
     space: PoolSpace
-    counts: tuple[int, ...]
     site: Site
     prefill_site: Site
     mesh: None = None
     mode: str = DISAGGREGATED
 
-    rules = SERVING_REJECTING
-    num_rules = len(SERVING_RULES)
     block_rows = 0
     published = "disagg"
 
@@ -98,19 +89,14 @@ class PoolSource(Source):
     @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.site) | {
-            f"prefill_{name}": value for name, value in self.prefill_site.columns.items()
-        }
+        prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
+        return {**super().asked, **prefill}
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
         """The same source with what ``change`` makes of the settings of both pools."""
         setting, before = change(self.setting), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=setting)
         return replace(self, setting=setting, space=space)
-
-    def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
         """One-based number of what rejects one of the workers, else 0."""
@@ -185,7 +171,8 @@ class PoolSource(Source):
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
         """What the workers take and hold, with the transfer of a cache between them."""
-        inside = self._inside_fabric(c.num_gpus)
+        domain = self.setting.machine.cluster.scale_up.domain_size
+        inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
         moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
         return Pools(
             prompt_time=prefill.prompt_time,
@@ -198,12 +185,6 @@ class PoolSource(Source):
             places=c.replicas * decode.places,
             stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
         )
-
-    def _inside_fabric(self, num_gpus: FloatArray) -> BoolArray:
-        """Where all workers stand in one domain of the same GPUs."""
-        domain = self.setting.machine.cluster.scale_up.domain_size
-        same = self.gpu == self.prefill_gpu
-        return np.asarray(same & (num_gpus <= domain))
 
     def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
         """The workers one by one, then the product of undominated ones of each kind."""
@@ -257,11 +238,6 @@ class PoolDeployments(Deployments):
         """The configurations with what decode workers hold at once, where requests wait."""
         c, held = self.configurations, self.decode.configurations.concurrency
         return replace(c, concurrency=held + np.zeros_like(c.concurrency))
-
-    @property
-    def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
-        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @property
     def load(self) -> FloatArray:

@@ -10,9 +10,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.confidence.intervals import Confidence
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.estimate import (
@@ -40,10 +38,8 @@ from planner.estimators.inference.prefixes import (
 from planner.estimators.inference.serving import prefix_share
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.ownership import outlay
-from planner.estimators.power import PowerDraw, power_draw
-from planner.formulas.power import board_share
-from planner.optimize.source import Columns, Need, Source, possible_mesh
-from planner.specs.power import PowerProfile
+from planner.estimators.power import PowerDraw
+from planner.optimize.source import Columns, Need, possible_mesh
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated
 from planner.workloads.deployments import (
@@ -51,7 +47,7 @@ from planner.workloads.deployments import (
     PARAMETERS,
     Deployments,
     Promises,
-    asked,
+    ServingSource,
     cache_of,
     fit_probability,
     image_columns,
@@ -61,16 +57,14 @@ from planner.workloads.deployments import (
     reuse_columns,
     rounded_up,
 )
-from planner.workloads.place import serving_confidence
 from planner.workloads.room import filled
-from planner.workloads.serving_space import spans_nodes
 from planner.workloads.simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
 
 
 @record(kw_only=True)
-class ReplicaSource(Source):
+class ReplicaSource(ServingSource):
     """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
 
     ``sure_share``: of the rate that is predicted, what is counted on. ``waits``: requests at once
@@ -79,15 +73,12 @@ class ReplicaSource(Source):
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
-    counts: tuple[int, ...]
     request_rate: float | None
     site: Site
     mode: str = AGGREGATED
     sure_share: float = 1.0
     waits: bool = False
 
-    rules = SERVING_REJECTING
-    num_rules = len(SERVING_RULES)
     block_rows = _BLOCK_ROWS
     published = "online"
 
@@ -99,18 +90,8 @@ class ReplicaSource(Source):
     @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
-        return asked(self.setting.workload, self.site) | {
-            f"prefill_{name}": value for name, value in Site().columns.items()
-        }
-
-    def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
-        return serving_confidence(super()._confidence(num_gpus), self, num_gpus)
-
-    @property
-    def spans_nodes(self) -> bool:
-        """Whether the GPUs of one layer are of several nodes, in every configuration."""
-        return spans_nodes(self.setting.machine, self.mesh)
+        prefill = {f"prefill_{name}": value for name, value in Site().columns.items()}
+        return {**super().asked, **prefill}
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -246,11 +227,6 @@ class Replicas(Deployments):
         return self.estimate.configurations
 
     @property
-    def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
-        return bool(np.any(self.configurations.concurrency > self.held.concurrency))
-
-    @property
     def in_flight(self) -> FloatArray:
         """Requests that are in a replica at once; of a number at a rate, with those that wait."""
         if self.promises.offered is not None and self.promises.makespan is not None:
@@ -324,14 +300,7 @@ class Replicas(Deployments):
     @property
     def draws(self) -> tuple[PowerDraw, ...]:
         """The electric power of all GPUs by part: near the design power while they prefill."""
-        busy = self.estimate.served.utilization
-
-        def boards(profile: PowerProfile) -> FloatArray:
-            active, waiting = profile.prefill.value, profile.decode.value
-            return board_share(active=active, waiting=waiting, time_share=busy)
-
-        machine, profile = self.setting.machine, self.source.site.power
-        return (power_draw(machine, profile, self.num_gpus, boards),)
+        return (self.drawn(self.estimate.served.utilization),)
 
     @property
     def outlay(self) -> FloatArray | None:

@@ -166,7 +166,7 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
         Sessions cannot be as they are said, or what keeps prefixes has none to keep.
     """
     router, found = checked_router(request.router), None
-    if not request.prefix_cache_hit_rate:
+    if request.prefix_cache_hit_rate is None:
         found = session_reuse(request, work)
         if found is None and request.trace is not None:
             found = trace_reuse(Path(request.trace), router, request.prompt_range)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
+from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
 from planner.base.software_enums import Placement
@@ -22,13 +24,20 @@ from planner.configurations.enumerate import (
     refuse_unknown,
 )
 from planner.configurations.rl import ROLLOUT, RlConfigurations
-from planner.configurations.rl_rules import RlContext, misplaced
-from planner.configurations.table import DEGREES, NAMES
+from planner.configurations.rl_rules import (
+    OWN_RULES,
+    RL_REJECTING,
+    ROLLOUT_CACHE,
+    RlContext,
+    misplaced,
+)
+from planner.configurations.table import DEGREES, NAMES, Reason, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import step_time
 from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.step import TRAINER_PHASES
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
@@ -49,7 +58,7 @@ from planner.workloads.base import (
 )
 from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
-from planner.workloads.rl_runs import RlRuns, RlSource
+from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
 from planner.workloads.serving_space import with_options
 from planner.workloads.training import mesh_of, timed_training
@@ -65,8 +74,6 @@ _STEPS = 1000
 _CAP = 4
 # Of answers to questions of mathematics and code.
 _VARIATION = 0.8
-_SPLITS = 128
-"""Splits of the GPUs that are tried at most, where nobody names one."""
 _NODES = "nodes"
 """What a space says of ``train_gpus`` where all multiples of a node are tried."""
 _OWN = tuple(name for name in RlConfigurations.names() if name not in NAMES)
@@ -219,6 +226,11 @@ def rl_mesh(
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
     said = {**space.parameters, **settings}
+    if checked("micro_batch_size", listed(said.get("micro_batch_size", 1), {})) != [1]:
+        raise SearchSpaceError(
+            "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
+            "--micro-batch-tokens."
+        )
     plain = plain_values("rl")
     split = _splits(setting, said, counts)
     own = [name for name in _OWN if name not in split]
@@ -250,7 +262,7 @@ def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int
     for count, (placement, *others) in product(counts, product(*choices)):
         trains = given
         if is_open and placement != Placement.COLOCATED:
-            trains = _multiples(count, node)
+            trains = splits(count, node)
         rows += [(count, train, placement, *others) for train in trains]
     columns = np.array(rows, dtype=np.float64).T
     names = ("num_gpus", *_OF_PLACEMENT)
@@ -262,27 +274,21 @@ def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int
     return found
 
 
-def _multiples(count: int, node: int) -> list[float]:
-    """Numbers of GPUs that leave some: multiples of a node, or of as little as a node has more."""
-    unit = node if count > node else max(count // 8, 1)
-    step = unit * max(1, -(-count // (unit * _SPLITS)))
-    return [float(number) for number in range(step, count, step)]
-
-
 def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     """The phases that a step waits for, an optimizer step, and a step of the full engine."""
     if not isinstance(candidates, RlRuns):
         return {}
     step, total = candidates.step, first(candidates.step_time)
+    kinds = {"generate": "decode", **dict.fromkeys(TRAINER_PHASES, "training")}
     parts = [
-        TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name)
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name, like=kinds.get(name, ""))
         for name, seconds in step.shown_times().items()
     ]
     serving, engine = step.setting.serving, step.rollout.configurations
     decode = step_time(serving, engine, decode_batch(serving, engine.concurrency), decoding=True)
     return {
         "step": TimedStep(seconds=total, parts=tuple(parts)),
-        "training": timed_training(step.trainer.time),
+        "training": timed_training(step.trainer.time, "training"),
         "decode": timed_inference(decode),
     }
 
@@ -326,7 +332,27 @@ _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 
 
 def layout(row: Mapping[str, object]) -> str:
-    """``async 24+40: tp2 ep8 dp6 / 20 x tp2``: where, the trainer's split, the engines."""
+    """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
+    partial = ["partial"] if row["partial_rollout"] else []
+    more = " ".join([*_older(row), *partial])
+    return f"{row['placement']}{f'({more})' if more else ''} {_split(row)}"
+
+
+def plan_words(row: Mapping[str, object]) -> str:
+    """The same, with what stands in brackets in words behind it."""
+    older = [f"staleness {steps}" for steps in _older(row)]
+    partial = ["partial rollouts"] if row["partial_rollout"] else []
+    return ", ".join([f"{row['placement']} {_split(row)}", *older, *partial])
+
+
+def _older(row: Mapping[str, object]) -> list[str]:
+    """The staleness, where the placement alone does not say it."""
+    is_said = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
+    return [] if is_said else [str(row["staleness"])]
+
+
+def _split(row: Mapping[str, object]) -> str:
+    """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
     gpus = (
         f"{train:,.0f}"
@@ -342,41 +368,82 @@ def layout(row: Mapping[str, object]) -> str:
         if number_in(row, name) > 1
     )
     number = rollout / number_in(row, _ENGINE["tp"])
-    more = [f"staleness {row['staleness']}"] if row["staleness"] else []
-    more += ["partial rollouts"] if row["partial_rollout"] else []
-    return ", ".join(
-        [f"{row['placement']} {gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}", *more]
-    )
+    return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
 
 
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The values of a configuration that break a rule, and the nearest that would not."""
     if not isinstance(candidates, RlRuns):
         raise TypeError(f"{candidates!r} is no reinforcement learning.")
-    c, work = candidates.configurations, candidates.source.setting.workload
-    total, ranks = first(c.global_batch_size), first(c.data_parallel)
-    if rule == "step_batch":
-        return f"{total:,.0f} of {work.samples:,}; nearest: {_divisor(work.samples, total):,}"
-    if rule == "ranks":
-        whole = max(round(total / ranks), 1) * ranks
-        return f"{total:,.0f} sequences on {ranks:g} copies; nearest: {whole:,.0f}"
-    if rule == "rollout_split":
-        tp, gpus = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
-        return f"{tp:,.0f} of {gpus:,.0f} GPUs; nearest: {_divisor(int(gpus), tp):,}"
-    if rule == "gpu_split":
-        return f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train"
-    if rule == "partial_rollout":
-        known = ", ".join(candidates.source.setting.rollouts.partial) or "no placement"
-        return f"{candidates.source.profile} can in {known}"
-    if rule == "placement":
-        known = ", ".join(candidates.source.setting.rollouts.placements)
-        return f"{candidates.source.profile} has {known}"
-    return ""
+    words = _broken_words(candidates).get(rule, "")
+    tried = _remedies(candidates).get(rule, {})
+    mended = (_mended(candidates, rule, name, values) for name, values in tried.items())
+    nearest = next(filter(None, mended), "")
+    if rule == "ranks" and not nearest:
+        work = candidates.source.setting.workload
+        ranks = int(first(candidates.configurations.data_parallel))
+        unit = ranks // math.gcd(ranks, work.samples_per_prompt)
+        nearest = f"prompts_per_step={max(round(work.prompts_per_step / unit), 1) * unit}"
+    return f"{words}; nearest: {nearest}" if nearest else words
 
 
-def _divisor(whole: int, near: float) -> int:
-    """The divisor of a number that is nearest to another."""
-    return min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: abs(n - near))
+def _broken_words(runs: RlRuns) -> dict[str, str]:
+    """What each rule is about, as the first configuration has it."""
+    c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
+    rollouts, batch = setting.rollouts, first(c.global_batch_size)
+    placement = Placement(int(first(c.placement))).word
+    tp, generates = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
+    words = (
+        f"{name} has {', '.join(rollouts.placements)}",
+        f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train",
+        f"staleness {first(c.staleness):g} of {placement}",
+        f"{name} can in {', '.join(rollouts.partial) or 'no placement'}",
+        f"{tp:,.0f} of {generates:,.0f} GPUs",
+        f"{batch:,.0f} of {setting.workload.samples:,}",
+        f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
+        f"that takes {text.gibibytes(first(runs.step.rollout.needed))} a GPU with all weights",
+    )
+    rules: tuple[Reason, ...] = (*OWN_RULES, ROLLOUT_CACHE)
+    return {rule.name: told for rule, told in zip(rules, words, strict=True)}
+
+
+def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
+    """By rule the parameters that keep it, each with the values that may."""
+    c = runs.configurations
+    gpus: dict[str, Sequence[float]] = {"train_gpus": range(1, int(first(c.num_gpus)) + 1)}
+    batches: dict[str, Sequence[float]] = {
+        "global_batch_size": _divisors(runs.source.setting.workload.samples)
+    }
+    degrees: dict[str, Sequence[float]] = {
+        "rollout_tensor_parallel": _divisors(int(first(c.rollout_gpus)))
+    }
+    return {
+        "gpu_split": gpus,
+        "staleness": {"staleness": (0, 1)},
+        "partial_rollout": {"staleness": (1,), "partial_rollout": (0,)},
+        "rollout_split": degrees,
+        "step_batch": batches,
+        "ranks": {**batches, **gpus},
+        ROLLOUT_CACHE.name: {"rollout_gpu_memory": [n / 100 for n in range(1, 100)], **degrees},
+    }
+
+
+def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
+    """The value of a parameter, of some that nearest to its own, with which a rule is kept."""
+    tried = np.array(values, dtype=np.float64)
+    codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
+    number = 1 + [each.name for each in RL_REJECTING].index(rule)
+    kept = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
+    if not kept.size:
+        return ""
+    own = first(getattr(runs.configurations, name))
+    best = min(kept, key=lambda value: abs(value - own))
+    return f"{name}={word(name, best)}".lower()
+
+
+def _divisors(whole: int) -> list[float]:
+    """The numbers that divide another."""
+    return [float(n) for n in range(1, whole + 1) if whole % n == 0]
 
 
 RL = Workload(
@@ -397,13 +464,14 @@ RL = Workload(
     wording=Wording(
         noun="plan",
         asked=_asked,
-        in_short=layout,
-        brief=layout,
+        in_short=plan_words,
+        brief=plan_words,
         layout=layout,
         in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values(), "rollout_gpus"),
         blamed=_blamed,
         legend=lambda _: (
-            "layout: placement, GPUs that train + generate: the trainer's split / engines x theirs"
+            "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
+            "trainer's split / engines x theirs"
         ),
         results=lambda _: (
             "step_time_s",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, flat
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, first, flat
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
+from planner.base.units import GIB
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
 from planner.confidence.rl import OwnSteps, rl_confidence
@@ -21,21 +23,35 @@ from planner.configurations.table import first_broken
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.rl.setting import RlSetting
-from planner.estimators.rl.step import MEMORY_PHASES, PHASES, RlStep, evaluate_rl
+from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
-from planner.estimators.training.cost import goodput
+from planner.estimators.training.cost import calendar_factors, goodput
 from planner.estimators.training.estimate import broken_rule
 from planner.formulas.goodput import calendar_time
+from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
-from planner.question.terms import terms_of
+from planner.question.terms import columns_about, terms_of
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
 from planner.workloads.simplicity import packed
 
 _BLOCK_ROWS = 2**20
 _CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))
+_SPLITS = 128
+"""Splits of the GPUs that are tried at most, where nobody names one."""
 SIDES = ("trainer", "rollout")
 """What a step waits for."""
+
+
+def splits(count: int, node: int) -> list[float]:
+    """Numbers of GPUs that leave some: multiples of a node, or of as little as a node has more.
+
+    >>> splits(32, 8), splits(4, 8)
+    ([8.0, 16.0, 24.0], [1.0, 2.0, 3.0])
+    """
+    unit = node if count > node else max(count // 8, 1)
+    step = unit * max(1, -(-count // (unit * _SPLITS)))
+    return [float(number) for number in range(step, count, step)]
 
 
 @record(kw_only=True)
@@ -81,13 +97,16 @@ class RlSource(Source):
         return {**told, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """Where 90 % of published steps like these are."""
+        """Where 90 % of published steps like these are, of all steps with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
         own = OwnSteps(runs=rollouts.own_runs, error=rollouts.own_error)
         told = own if gpu.name in rollouts.own_gpus and own.runs else None
-        return rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
+        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
+        failures = calendar_factors(setting.packed, self.site, num_gpus)
+        together = range_of_product(sure.factors["step_time"], failures)
+        return replace(sure, factors={**sure.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -97,8 +116,8 @@ class RlSource(Source):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             trainer = broken_rule(setting.packed, full_batches(setting, c))
             engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
-        for found, first in ((trainer, len(OWN_RULES)), (engine, len(OWN_RULES) + len(RULES))):
-            numbered = np.where(found > 0, found + np.int8(first), np.int8(0)).astype(np.int8)
+        for found, before in ((trainer, len(OWN_RULES)), (engine, len(OWN_RULES) + len(RULES))):
+            numbered = np.where(found > 0, found + np.int8(before), np.int8(0)).astype(np.int8)
             codes = np.where(codes > 0, codes, numbered)
         return codes
 
@@ -244,6 +263,25 @@ class RlRuns(Candidates):
         """Share of the step in which the GPUs that generate do nothing."""
         return self.step.rollout_idle
 
+    def otherwise(self, **values: Values) -> RlRuns:
+        """The first configuration with other values of parameters, several of one of them."""
+        one = self.configurations.rows(np.array([0]))
+        return self.source.judged(replace(one, **values))  # type: ignore[arg-type]
+
+    def fastest_split(self) -> tuple[float, float]:
+        """GPUs that train of the fastest split in whole nodes, all else as it is, and its step [s].
+
+        The own split where no other is faster.
+        """
+        own, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
+        trains = np.array([own, *splits(total, self.source.setting.machine.cluster.gpus_per_node)])
+        runs = self.otherwise(train_gpus=trains)
+        possible = np.broadcast_to(runs.rejected_by == 0, trains.shape)
+        times = np.where(possible, runs.step_time, np.inf)
+        times[0] = first(self.step_time)
+        best = int(np.argmin(times))
+        return float(trains[best]), float(times[best])
+
     @property
     def lanes_idle(self) -> FloatArray:
         """Share of the places of the engine's steps that hold no answer any more."""
@@ -269,6 +307,8 @@ class RlRuns(Candidates):
         names.remove("throughput")
         numbers = results(names, self)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
+        memory = zip(columns_about("memory_phase"), self.step.phase_memory, strict=True)
+        numbers |= {name: size / GIB for name, size in memory}
         table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
         table["train_gpus"] = flat(c.trainer_gpus, shape).astype(int).tolist()
         table["rollout_gpus"] = flat(c.rollout_gpus, shape).astype(int).tolist()
@@ -276,5 +316,7 @@ class RlRuns(Candidates):
             name: [each[code] for code in flat(getattr(self, name), shape)]
             for name, each in words.items()
         }
+        hidden = flat(self.step.hidden_phases, shape)
+        texts["hidden_phases"] = [" ".join(HIDDEN[number]) for number in hidden]
         listed = {name: flat(np.asarray(value), shape) for name, value in numbers.items()}
         return {**repeated(self.source.named, shape), **table, **listed, **texts}

@@ -11,7 +11,6 @@ import numpy as np
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
 from planner.base.text import gibibytes, percent
-from planner.confidence.classes import sure_share
 from planner.configurations.enumerate import OpenMesh, checked, listed
 from planner.configurations.table import PREFILL, ConfigurationTable, ServingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
@@ -35,6 +34,7 @@ from planner.workloads.base import (
     merged,
 )
 from planner.workloads.batches import Batches, BatchSource, batch_once
+from planner.workloads.confidence import serving_share
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
 from planner.workloads.open_facts import assumed_for_batches, assumed_limits, open_serving
@@ -430,8 +430,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         compares_drafts=question.compares_drafts,
         engine_version=question.request.engine_version or "",
     )
-    share = sure_share(setting, 1, question.request.confidence)
-    return replace(setting, sure_share=share)
+    return replace(setting, sure_share=serving_share(setting, question.request.confidence))
 
 
 def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfigurations]:

@@ -26,7 +26,6 @@ from planner.configurations.enumerate import (
 from planner.configurations.table import SERVING_NAMES, ServingConfigurations, word
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.machine import Machine
 from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
@@ -111,16 +110,6 @@ def serving_mesh(
             [alone["max_num_batched_tokens"]],
             [alone["concurrency"]],
         ],
-    )
-
-
-def spans_nodes(machine: Machine, mesh: OpenMesh[ServingConfigurations]) -> bool:
-    """Whether the tensor parallelism of all configurations goes over nodes, or over racks of GPUs
-    that are one domain."""
-    cluster = machine.cluster
-    return bool(
-        min(mesh.values("tensor_parallel"))
-        > max(cluster.gpus_per_node, cluster.scale_up.domain_size)
     )
 
 
@@ -380,6 +369,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     asked = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in asked}
+    values["prefix_cache_hit_rate"] = request.prefix_cache_hit_rate or 0.0
     values |= (variations := variations_of(request))
     for name, variation in variations.items():
         if getattr(request, name) is None and variation:

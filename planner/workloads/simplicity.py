@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
-from planner.base.enums import (
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import CacheType, Quantization
 from planner.question.terms import terms_about
 
 if TYPE_CHECKING:

@@ -233,9 +233,10 @@ def answers_of(
     rate = trace_of(path).request_rate if question == "trace" else None
     if question == "trace":
         if rate is None:
+            is_timed = trace_of(path).times.size > 0
+            lacks = "requests at different times" if is_timed else "times of requests"
             raise SpecError(
-                f"{path}: has no times of requests: give it as {said('lengths')}, or add a column "
-                "of times."
+                f"{path}: has no {lacks}: give it as {said('lengths')}, or add a column of times."
             )
         found["request_rate"] = rate
     if part is not None:

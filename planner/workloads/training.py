@@ -86,9 +86,9 @@ def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
     return {"step": timed_training(runs.estimate.time)}
 
 
-def timed_training(time: StepTime) -> TimedStep:
-    """An optimizer step part by part."""
-    parts = merged((*_operators(time), *_others(time)))
+def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
+    """An optimizer step part by part, told as a ``kind`` of step."""
+    parts = merged((*_operators(time), *_others(time, kind)))
     return TimedStep(seconds=first(time.total), parts=parts)
 
 
@@ -102,8 +102,11 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
         )
 
 
-def _others(time: StepTime) -> Iterator[TimedPart]:
-    """What belongs to no operator: the rest of every part of the step."""
+def _others(time: StepTime, kind: str) -> Iterator[TimedPart]:
+    """What belongs to no operator: the rest of every part of the step.
+
+    Passes without gradients are made of the kernels of the others.
+    """
     in_operators: dict[str, float] = {}
     for part in _operators(time):
         for term, seconds in part.terms.items():
@@ -112,7 +115,8 @@ def _others(time: StepTime) -> Iterator[TimedPart]:
         rest = first(value) - in_operators.get(name, 0.0)
         if abs(rest) > 1e-9 * first(value):
             works = time.works.get(name, ())
-            yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name)
+            like = kind if name == "reference" and not works else ""
+            yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name, like=like)
 
 
 _KERNEL = "attention_kernel"

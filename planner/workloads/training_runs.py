@@ -10,16 +10,10 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, flat, is_among
 from planner.base.cells import Value
-from planner.base.enums import (
-    Contract,
-    Offload,
-    Recompute,
-    ZeroStage,
-)
+from planner.base.enums import Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.base.units import GIB
-from planner.confidence.classes import errors_of_memory, sure_share
 from planner.confidence.intervals import Confidence, chance
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.table import TrainingConfigurations
@@ -37,7 +31,12 @@ from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import repeated, results, worded
-from planner.workloads.place import with_energy
+from planner.workloads.confidence import (
+    training_confidence,
+    training_memory_errors,
+    training_share,
+    with_energy,
+)
 from planner.workloads.simplicity import Step, packed, total
 
 FEWEST_TOKENS = 4096
@@ -100,7 +99,7 @@ class TrainingSource(Source):
 
     ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
-    `planner.confidence.classes.sure_share` takes it.
+    `planner.workloads.confidence.training_share` takes it.
     """
 
     setting: Setting
@@ -114,7 +113,6 @@ class TrainingSource(Source):
     rules = REJECTING
     num_rules = len(RULES)
     block_rows = _BLOCK_ROWS
-    published = "training"
     profile_kind = "framework"
 
     @property
@@ -142,7 +140,9 @@ class TrainingSource(Source):
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """As of other sources; the calendar time is as sure as step time and failures together."""
-        sure = super()._confidence(num_gpus)
+        if self.flops_efficiency is not None:
+            return None
+        sure = training_confidence(self.setting, int(num_gpus))
         if sure is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
@@ -172,8 +172,8 @@ class TrainingSource(Source):
     def _errors(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Center, spread and sure share of each number of GPUs, ascending."""
         counts = sorted(set(self.counts))
-        errors = [errors_of_memory(self.setting, count) for count in counts]
-        shares = (sure_share(self.setting, count, self.fit_confidence) for count in counts)
+        errors = [training_memory_errors(self.setting, count) for count in counts]
+        shares = (training_share(self.setting, count, self.fit_confidence) for count in counts)
         center, spread = ([getattr(one, name) for one in errors] for name in ("center", "spread"))
         return np.array(center), np.array(spread), np.array([*shares])
 
@@ -379,7 +379,12 @@ class TrainingRuns(Candidates):
     def columns(self) -> Columns:
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
-        results = {**self._predictions(), **self._memory_parts(), **self._time_parts()}
+        fullest = self.estimate.memory.fullest
+        results = {
+            **self._predictions(),
+            **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
+            **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
+        }
         listed = {name: flat(np.asarray(value), shape) for name, value in results.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
@@ -398,10 +403,3 @@ class TrainingRuns(Candidates):
         is_placed = self.source.site.is_placed
         names = [name for name in terms_about("run") if name != "carbon" or is_placed]
         return results(names, self, self.run, self.run.goodput, self.estimate)
-
-    def _memory_parts(self) -> Columns:
-        fullest = self.estimate.memory.fullest
-        return {f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS}
-
-    def _time_parts(self) -> Columns:
-        return {f"time_{part}_s": s for part, s in self.estimate.time_parts.items()}

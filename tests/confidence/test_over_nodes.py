@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.confidence.classes import _MEASURED_OVER_NODES
 from planner.specs.catalogue import load_gpu
+from planner.workloads.confidence import _MEASURED_OVER_NODES
 
 RUNS = Path(planner.__file__).parent / "validation" / "measurements"
 

@@ -222,7 +222,7 @@ def test_more_requests_are_slower_each_and_faster_together() -> None:
     c = replicas(num_gpus=4, tensor_parallel=4, concurrency=np.arange(1.0, 129.0))
     estimate = evaluate_serving(setting, c)
     assert (np.diff(estimate.served.time_per_output_token) > 0).all()
-    assert (np.diff(estimate.output_tokens_per_second) > 0).all()
+    assert (np.diff(estimate.request_rate) > 0).all()
 
 
 @pytest.mark.parametrize(

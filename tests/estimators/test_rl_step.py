@@ -31,20 +31,21 @@ WORK = RlWork(
 )
 
 
-def setting_of(work=WORK, model="llama-3.1-8b"):
+def setting_of(work=WORK, model="llama-3.1-8b", framework="nemo-rl"):
     gpu = CATALOGUE.load_gpu("h100").spec
     return RlSetting(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),
         model=CATALOGUE.load_model(model),
-        framework=CATALOGUE.load_framework("nemo-rl").spec,
+        framework=CATALOGUE.load_framework(framework).spec,
         engine=CATALOGUE.load_engine("vllm").spec,
         workload=work,
     )
 
 
-def step_of(work=WORK, **values):
+def step_of(work=WORK, framework="nemo-rl", **values):
     plain = {"num_gpus": [16.0], "global_batch_size": 512, **LAYOUT}
-    return evaluate_rl(setting_of(work), RlConfigurations.of(**{**plain, **values}))
+    setting = setting_of(work, framework=framework)
+    return evaluate_rl(setting, RlConfigurations.of(**{**plain, **values}))
 
 
 def test_phases_of_colocated_ones_add_up_to_the_step():
@@ -73,10 +74,13 @@ def test_one_step_off_takes_the_longer_side():
     assert step.total == pytest.approx(longer + step.times["sync"])
 
 
-def test_async_without_staleness_is_one_step_off():
+def test_async_takes_turns_without_staleness_and_with_one_step_is_one_step_off():
     one = step_of(placement=Placement.ONE_STEP_OFF, train_gpus=8)
-    other = step_of(placement=Placement.ASYNC, train_gpus=8)
+    other = step_of(placement=Placement.ASYNC, train_gpus=8, staleness=1)
     assert other.total == pytest.approx(one.total)
+    none = step_of(placement=Placement.ASYNC, train_gpus=8)
+    assert none.total == pytest.approx(step_of(placement=Placement.SEPARATE, train_gpus=8).total)
+    assert sum(none.shown_times().values()) == pytest.approx(none.total[0])
 
 
 def test_more_staleness_leaves_less_of_the_tail():
@@ -86,6 +90,25 @@ def test_more_staleness_leaves_less_of_the_tail():
     ]
     times = [float(step.generate[0]) for step in steps]
     assert times[0] > times[1] > times[2] > float(steps[0].rollout.steady[0])
+
+
+def test_a_step_that_takes_what_is_done_meets_no_tail():
+    of = {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1, "partial_rollout": True}
+    waits, takes = step_of(**of), step_of(framework="verl-megatron", **of)
+    assert waits.tail_share == 1
+    assert takes.tail_share == 0
+    assert takes.generate == pytest.approx(takes.rollout.steady)
+
+
+def test_experts_wait_for_the_host_in_each_micro_batch():
+    setting = setting_of(model="qwen3-30b-a3b")
+    layout = RlConfigurations.of(
+        num_gpus=[16.0], global_batch_size=512, expert_parallel=8, recompute=1, zero_stage=1
+    )
+    execution = replace(setting.framework.execution, expert_host_wait=0.0)
+    none = replace(setting, framework=replace(setting.framework, execution=execution))
+    steps = [evaluate_rl(one, layout) for one in (setting, none)]
+    assert float(steps[0].times["update"][0]) > 1.5 * float(steps[1].times["update"][0])
 
 
 def test_partial_rollouts_cut_the_tail_off_and_compute_prefixes_again():
@@ -117,7 +140,7 @@ def test_equal_answers_leave_no_lane_idle():
 
 def test_weights_are_handed_over_by_the_method():
     known, size = transfers(), 2 * 8.03e9
-    for method in (WeightSync.NCCL, WeightSync.HOST):
+    for method in (WeightSync.NCCL, WeightSync.HOST, WeightSync.PACKED):
         step = step_of(weight_sync=method)
         expected = known[method].start + size / known[method].rate
         assert step.times["sync"] == pytest.approx(expected, rel=0.01)
@@ -136,6 +159,42 @@ def test_what_stays_on_the_gpu_is_no_longer_free():
     assert awake.phase_memory[update] > away.phase_memory[update] + 2**30
 
 
+@pytest.mark.parametrize("offload", [True, False])
+def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
+    step = step_of(offload_train=offload, offload_rollout=offload)
+    trainer, memory = step.trainer, step.rollout.memory
+    generate, wake_up, update = step.phase_memory
+    told = np.maximum(memory.usable, step.rollout.needed)
+    stays = trainer.reserved + (0.0 if offload else trainer.states)
+    assert generate == pytest.approx(told + stays)
+    left = memory.reserved if offload else told
+    assert update == pytest.approx(trainer.peak_memory + left)
+    both = memory.weights + memory.reserved + trainer.weights + trainer.reserved
+    assert wake_up == pytest.approx(both + 2 * 2**30)
+    apart = step_of(placement=Placement.SEPARATE, train_gpus=8, offload_train=offload)
+    assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
+    assert apart.phase_memory[1] == 0
+    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory)
+
+
+def test_a_reference_model_waits_where_the_trainer_does():
+    alone = replace(WORK, reference_model=False)
+    for offload, on_gpu in ((True, 0.0), (False, 8.03e9)):
+        kept = [step_of(work, offload_train=offload) for work in (WORK, alone)]
+        update = MEMORY_PHASES.index("update")
+        extra = kept[0].phase_memory[update] - kept[1].phase_memory[update]
+        assert extra == pytest.approx(on_gpu, rel=0.1, abs=1e6)
+        assert kept[0].host_memory - kept[1].host_memory == pytest.approx(
+            8.03e9 - on_gpu, rel=0.1, abs=1e9
+        )
+
+
+def test_a_micro_batch_has_no_more_than_a_rank_has():
+    full = replace(WORK, micro_batch_tokens=65536)
+    small = [step_of(full, global_batch_size=size).trainer.peak_memory for size in (64, 128, 512)]
+    assert small[0] < small[1] < small[2]
+
+
 def test_the_balanced_split_balances():
     step = step_of(num_gpus=[64.0], placement=Placement.ONE_STEP_OFF, train_gpus=8)
     trains = np.round(step.balanced_train_gpus / 2) * 2
@@ -149,6 +208,7 @@ def test_the_balanced_split_balances():
         {},
         {"partial_rollout": True, "staleness": 1},
         {"placement": Placement.SEPARATE, "train_gpus": 8},
+        {"placement": Placement.ASYNC, "train_gpus": 8},
         {"placement": Placement.ASYNC, "train_gpus": 8, "staleness": 1},
     ],
 )

@@ -164,7 +164,7 @@ def kept(model: str, gpu: str, engine: str, concurrency: float, rank: int, **len
     for own in (rank, 0):
         setting = setting_of(own, 1, model, engine=engine, gpu=gpu, **lengths)
         found = evaluate_serving(setting, replicas(concurrency=concurrency))
-        rates.append(float(found.output_tokens_per_second))
+        rates.append(float(found.request_rate))
     return rates[0] / rates[1]
 
 

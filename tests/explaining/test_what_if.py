@@ -170,6 +170,20 @@ def test_an_assumed_number_moves_what_its_change_moves():
     assert (one.low, one.high) == (min(values), max(values))
 
 
+def test_numbers_that_a_plan_does_not_have_are_not_tried(monkeypatch: pytest.MonkeyPatch):
+    tried = []
+
+    def told(plan, changed, burst):
+        tried.append(changed(plan).problem.sources)
+        return outcome(plan, changed, burst)
+
+    monkeypatch.setattr("planner.decide.explaining.explanation.outcome", told)
+    found = planner.explain(**SERVED)
+    assert found.assumptions
+    assert len(tried) > 4
+    assert found.plan.problem.sources not in tried
+
+
 def test_the_bound_is_the_plan_at_the_peaks():
     bound = explained().bound
     ideal = planner.estimate(**LLAMA, ideal=True).table()

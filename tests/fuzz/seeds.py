@@ -19,6 +19,9 @@ _SIZED = ("--sequence-length", "4096", "--global-batch-size", "64", "--set", "mb
 _SERVE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8")
 _STATIC = ("--workload", "inference", "--model", "llama-7b", "--gpu", "h100", "--gpus", "1")
 _ONE = {"train": ("--set", "tp=4"), "serve": ("--set", "tp=2", "--set", "concurrency=8")}
+_STEP = ("--workload", "rl", "--model", "qwen3-8b", "--gpu", "h100", "--gpus", "8",
+         "--set", "recompute=full")  # fmt: skip
+_STEPS = ("verl", "nemo-rl", "openrlhf")
 _SERVERS = ("vllm", "sglang", "tensorrt-llm", "llama-server", "dynamo")
 
 
@@ -212,6 +215,7 @@ def _launches(seeds: Seeds, place: Path) -> list[Seed]:
     ]
     for target in () if seeds.few else TARGETS:
         words = (*_SERVE, *_ONE["serve"]) if target in _SERVERS else (*_TRAIN, *_ONE["train"])
+        words = _STEP if target in _STEPS else words
         if seeds.ran("launch", target, *words, "--output", place / target / "s"):
             found += [
                 Seed(place / target, f"s/{path.name}", commands)

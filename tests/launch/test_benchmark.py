@@ -181,6 +181,9 @@ def test_an_unknown_trainer_is_told_with_the_known_ones() -> None:
         ("transformers", "transformers-5.23.0"),
         ("axolotl", "axolotl-0.21.0"),
         ("maxtext", "maxtext-0.2.5"),
+        ("verl", "verl-0.9.0"),
+        ("nemo-rl", "nemo-rl-0.7.0"),
+        ("openrlhf", "openrlhf-0.11.0"),
     ],
 )
 def test_trainers_know_the_options(target: str, table: str) -> None:

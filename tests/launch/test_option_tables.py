@@ -12,6 +12,7 @@ from planner.launch.option_table import FLAG, VALUE, Role
 from planner.launch.target import Target
 from planner.launch.targets import target_of, targets
 from planner.question.terms import terms_of
+from planner.workloads.registry import workload_of
 
 WRITTEN = (Role.IS, Role.WITH, Role.ALWAYS)
 EVERY = list(targets())
@@ -74,5 +75,5 @@ def test_profiles_exist(name: str) -> None:
 
     target = target_of(name)
     for profile in target.profiles:
-        kind = "framework" if "train" in target.workloads else "engine"
+        kind = workload_of(target.workloads[0]).profile_kind
         assert Catalogue().load_profile(kind, profile).spec.name == profile

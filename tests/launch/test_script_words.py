@@ -6,9 +6,9 @@ import pytest
 
 from planner.documents.shell.text import Changes
 from planner.errors import LaunchError
-from planner.launch.trainer.said import SCRIPTS, in_words_of_script
+from planner.launch.trainer.said import in_words_of_program, scripts
 
-OF = {script.dialect: script for script in SCRIPTS}
+OF = {script.dialect: script for script in scripts()}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}
 KEPT: Changes = {"gradient_checkpointing": ("false",)}
 
@@ -32,9 +32,10 @@ KEPT: Changes = {"gradient_checkpointing": ("false",)}
 def test_a_change_is_in_the_words_of_the_program(
     dialect: str, changes: Changes, own: Changes
 ) -> None:
-    assert in_words_of_script(OF[dialect], changes) == own
+    script = OF[dialect]
+    assert in_words_of_program(dialect, changes, extends=script.extends) == own
 
 
 def test_what_a_program_has_no_word_for_is_not_written() -> None:
     with pytest.raises(LaunchError, match="alpaca-lora has no word for gradient_checkpointing"):
-        in_words_of_script(OF["alpaca-lora"], KEPT)
+        in_words_of_program("alpaca-lora", KEPT, extends=False)

@@ -80,7 +80,7 @@ READ = [
 
 @each(("target", "options", "terms"), READ)
 def test_what_is_read(target: str, options: str, terms: str) -> None:
-    answers = readers()[target].read(found_of(target, options))
+    answers = (readers() | targets())[target].read(found_of(target, options))
     values = {**(answers.shape or {}), **answers.values}
     values |= {f"told:{word}": word in " ".join(answers.notes) for word in TOLD}
     worked = dict(word.split("=", 1) for word in shlex.split(terms))

@@ -68,6 +68,40 @@ def test_packed_files_and_lengths_without_times_are_read(tmp_path: Path) -> None
     assert (trace.lengths["input_tokens"], trace.lengths["input_variation"]) == (20, 0.5)
 
 
+TIMES = {
+    "time": ("0", "1.5"),
+    "time_ms": ("7", "1507"),
+    "arrival_us": ("0", "1500000"),
+    "timestamp": ("1700158546680", "1700158548180"),
+    "start_time": ("1700158546680000000", "1700158548180000000"),
+    "TIMESTAMP": ("2023-11-16 18:15:46.6805900", "2023-11-16 18:15:48.1805900"),
+    "arrived_at": ("2023-11-16T18:15:46.5Z", "2023-11-16T20:15:48.0+02:00"),
+    "request_time": ("2023-11-16 18:15:46-0730", "2023-11-17 01:45:47.5Z"),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_times_in_any_unit_are_seconds_from_the_first(name: str, end: str, tmp_path: Path) -> None:
+    path, (first, last) = tmp_path / "a.csv", TIMES[name]
+    lines = [f"\ufeff{name},input_tokens,output_tokens", f"{first},10,5", f"{last},20,5"]
+    path.write_text(end.join(lines), encoding="utf-8", newline="")
+    np.testing.assert_allclose(read_trace(path).times, [0.0, 1.5], atol=1e-6)
+
+
+def test_what_is_packed_is_told_by_its_content(tmp_path: Path) -> None:
+    packed = gzip.compress(b"time,input_tokens,output_tokens\n0,10,5\n1,30,15\n" * 9)
+    path = tmp_path / "a.csv"
+    for content in (packed[:40], packed[:12] + b"\xff" * 20 + packed[32:]):
+        path.write_bytes(content)
+        with pytest.raises(SpecError, match=r"a.csv: cannot be read"):
+            read_trace(path)
+    plain = tmp_path / "a.gz"
+    plain.write_bytes(gzip.decompress(packed)[:46])
+    path.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_trace(plain).request_rate == read_trace(path).request_rate == 2
+
+
 OBJECT = '{"timestamp": 1, "input_length": 1, "output_length": 1}'
 FAULTS = {
     "": "is empty",
@@ -85,7 +119,11 @@ FAULTS = {
     f'{OBJECT}\n{{"timestamp"': ":2: is not valid JSON",
     f"{OBJECT}\n[1]": ":2: is not the object",
     OBJECT.replace("1}", f"{10**400}}}"): ":1: output_tokens is 1000",
-    "[" * 10**5 + "]" * 10**5: "has no column of input_tokens",
+    "[" * 10**5 + "]" * 10**5: "is a list of JSON: write an object a line",
+    "time;input_tokens;output_tokens\n1;2;3\n": "has ';' between columns",
+    "time,input_tokens,output_tokens\n2023-11-16,1,1\n5,1,1\n": ":3: time is '5', not a date",
+    "time,input_tokens,output_tokens\n11/16/2023,1,1\n": ":2: time is '11/16/2023', not a time: a",
+    "time,input_tokens,output_tokens\n1,,1\n": ":2: input_tokens is ''",
     '{"a":' + "[" * 10**5: ":1: is not valid JSON",
     f'{OBJECT}\n{{"timestamp": 2}}': "input_tokens is None",
 }  # fmt: skip

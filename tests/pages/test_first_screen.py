@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 import pytest
 
 from planner.errors import SpecError
-from planner.pages.first import evidence
-from planner.pages.read import page_of
-from planner.pages.table import MOST_ROWS
 from planner.question.terms import glossary
 from planner.show.html import explained, page_html
 from planner.show.page import BEST, Bars, Rank, Ranks, Table
 from planner.show.theme import shades
+from planner.ui.pages.first import evidence
+from planner.ui.pages.read import page_of
+from planner.ui.pages.table import MOST_ROWS
 
 ANSWERS = ("train.json", "serve.json", "size.json", "sweep", "compare.json")
 EVERY = (*ANSWERS, "estimate.json", "explain.json", "plan.toml")

@@ -7,8 +7,6 @@ import re
 
 import pytest
 
-from planner.pages.read import page_of
-from planner.pages.table import breakdowns
 from planner.show.html import markdown, page_html
 from planner.show.page import (
     BEST,
@@ -25,6 +23,8 @@ from planner.show.page import (
 )
 from planner.show.terminal import terminal_text
 from planner.show.views.told import told
+from planner.ui.pages.read import page_of
+from planner.ui.pages.table import breakdowns
 
 NAMES = (
     "train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "explain.json", "sweep",

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
-from planner.pages.read import page_of
 from planner.show.html import page_html
+from planner.ui.pages.read import page_of
 
 NAMES = (
     "train.json", "serve.json", "estimate.json", "size.json", "compare.json", "explain.json",

@@ -76,7 +76,11 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
     if d.is_open:
         chance = -expm1(-d.clients)
         variance = noise(load) * decoding * (d.fixed + d.slope * decoding) / d.fixed
-        most = d.places / (d.steps * (d.fixed + d.slope * d.places) + d.places * d.prompt)
+        stopped = d.places
+        if d.stages > 1 and d.mixes:
+            stopped = min(d.places, d.steps * d.per_step)
+        most = d.places / (d.steps * (d.fixed + d.slope * d.places) + stopped * d.prompt)
+        most = min(most, 1 / d.prompt)
         share_of_places = tail((d.places - decoding) / sqrt(variance))
         time = noise(load) / (most - rate) if most > rate else inf
     else:

@@ -197,6 +197,15 @@ def test_hosts_drives_and_routers_find_more(mode: str) -> None:
     assert rows[0]["cache_load_time_s"] == 0 < rows[2]["cache_load_time_s"]
 
 
+def test_no_hits_can_be_said_of_what_prompts_share() -> None:
+    asked = {**ASKED, **SESSIONS, "num_gpus": 1, "request_rate": 1.0, "mode": "aggregated"}
+    none = planner.search(**asked, prefix_cache_hit_rate=0).recommended_row
+    single = {**asked, "turns": None, "think_time": None}
+    alone = planner.search(**single).recommended_row
+    assert none["time_to_first_token_s"] == alone["time_to_first_token_s"]
+    assert planner.search(**asked).recommended_row["gpu_cache_hit_rate"] > 0.5
+
+
 def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None:
     requests = sessions(150, 0.3)
     first = requests[0][0]
@@ -287,10 +296,39 @@ def test_what_runs_leaves_less_for_what_comes_back() -> None:
     assert many < 0.01
 
 
-def test_drives_carry_no_more_than_they_read() -> None:
+def test_no_more_than_all_lose_a_room_that_there_is() -> None:
+    """70B in 16 bits on one GPU: not one request has room."""
+    full = {**ASKED["settings"], "concurrency": 64}
+    found = planner.estimate(**{**ASKED, "model": "llama-2-70b", "settings": full}, num_gpus=1)
+    assert found.candidates.row["most_sequences"] == 0
+    assert found.candidates.row["preempted_share"] <= 1
+    assert "lose their room" not in found.summary()
+
+
+DRIVES = "planner.estimators.machine._USUAL_DRIVE_BANDWIDTH"
+
+
+def test_drives_carry_no_more_than_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DRIVES, 6e9)
     row = estimated(50, disk_cache="20TiB")
     assert row["disk_cache_hit_rate"] > 0.5
     assert row["requests_per_s"] <= 1 / row["cache_load_time_s"]
     # It is read before the prompt is computed, of which far less is left.
     alone = estimated(1, disk_cache="20TiB", think_time=6000.0)
     assert alone["time_to_first_token_s"] > alone["cache_load_time_s"] > 0
+
+
+def test_what_is_read_more_slowly_than_computed_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """128 KiB a token: 82 us to read with drives of 1.6 GB/s, 7 with 20, and 30 to compute."""
+    hosts, rows = {"host_cache": "200GiB"}, {}
+    without = estimated(50, **hosts)
+    for bandwidth in (1.6e9, 20e9):
+        monkeypatch.setattr(DRIVES, bandwidth)
+        rows[bandwidth] = estimated(50, **hosts, disk_cache="20TiB")
+    assert rows[1.6e9]["disk_cache_hit_rate"] == 0 < without["host_cache_hit_rate"]
+    assert rows[20e9]["disk_cache_hit_rate"] > 0.5
+    for name in ("time_to_first_token_s", "host_cache_hit_rate", "cache_load_time_s"):
+        assert rows[1.6e9][name] == without[name]
+    assert rows[20e9]["time_to_first_token_s"] < without["time_to_first_token_s"]

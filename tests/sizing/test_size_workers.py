@@ -109,9 +109,22 @@ def test_what_looks_on_ends_the_work():
 
 
 _LARGE = """
+import time
+from multiprocessing.connection import Connection
+
 from planner.base.processes import on_workers
 
-for _ in on_workers(lambda n: bytes(20_000_000), range(9), 2):
+send = Connection._send
+
+
+def in_pieces(self, data):
+    for start in range(0, len(data), 2**21):
+        send(self, data[start : start + 2**21])
+        time.sleep(0.3 if len(data) > 2**21 else 0)
+
+
+Connection._send = in_pieces
+for _ in on_workers(lambda n: bytes(10 * 2**21), range(9), 2):
     raise SystemExit(3)
 """
 

@@ -9,7 +9,6 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.confidence.classes import confidence
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
@@ -25,6 +24,7 @@ from planner.validation.compare import (
 )
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED_INFERENCE, read_runs
+from planner.workloads.confidence import serving_confidence
 
 SERVING, STATIC = "serving", "inference"
 
@@ -147,7 +147,7 @@ def test_a_plan_for_serving_has_its_confidence():
         engine=library.engine("vllm"),
         workload=ServingWorkload(input_tokens=1000, output_tokens=100),
     )
-    found = confidence("online", setting, 8)
+    found = serving_confidence(setting, "online")
     assert found.basis in ("measured", "transferred")
     quantities = {"time_per_output_token", "time_to_first_token", "throughput", "peak_memory"}
     assert set(found.factors) == quantities

@@ -7,7 +7,13 @@ import csv
 import numpy as np
 import pytest
 
-from planner.validation.compare import RL_STEP, joined, predict
+from planner.validation.compare import (
+    RL_PHASES,
+    RL_STEP,
+    joined,
+    memory_verdicts,
+    predict,
+)
 from planner.validation.runs import SHIPPED_RL, TableKind, read_runs
 
 
@@ -21,20 +27,47 @@ def rows():
 
 def test_most_steps_are_predicted_about_right(rows):
     errors = [abs(ratio - 1) for row in rows if (ratio := row.ratio(RL_STEP)) is not None]
-    assert len(errors) >= 60
-    assert np.mean(errors) < 0.25
+    assert len(errors) >= 65
+    assert np.mean(errors) < 0.17
 
 
 def test_steps_of_a_source_that_nothing_was_fitted_to(rows):
     errors = [
         abs(ratio - 1)
         for row in rows
-        if not row.run.flag("calibration")
-        and row.run.text("publisher") == "verl"
+        if row.run.text("publisher") in ("verl", "Relax")
         and (ratio := row.ratio(RL_STEP)) is not None
     ]
-    assert len(errors) >= 5
+    assert len(errors) >= 8
     assert np.mean(errors) < 0.25
+
+
+def test_phases_of_what_nothing_was_fitted_to(rows):
+    """Generation and log-probabilities of both trainers, and what DTensor makes of 8B."""
+    means = {
+        phase.names[0]: np.mean(
+            [abs(ratio - 1) for row in rows if (ratio := row.ratio(phase)) is not None]
+        )
+        for phase in RL_PHASES
+    }
+    assert means["generate_s"] < 0.2
+    assert max(means.values()) < 0.3
+    (update,) = [phase for phase in RL_PHASES if phase.names == ("update_s",)]
+    of_dtensor = [
+        row.ratio(update)
+        for row in rows
+        if row.run.text("framework") == "nemo-rl-dtensor"
+        and row.run.text("model") == "llama-3.1-8b"
+    ]
+    assert of_dtensor == pytest.approx([1, 1], abs=0.1)
+
+
+def test_what_ran_is_said_to_fit(rows):
+    """No source tells a run out of memory that is predicted: those of engines' shares are not."""
+    verdicts = memory_verdicts(rows)
+    assert verdicts.ran >= 75
+    assert verdicts.said_to_run_out <= 1
+    assert verdicts.ran_out >= 4
 
 
 def test_intervals_hold_nine_of_ten(rows):
@@ -59,10 +92,18 @@ def pairs(rows):
                 yield measured, values[0] / values[1] * gpus
 
 
-def test_async_over_colocated_is_told_about_as_well_as_by_two_constants(rows):
+def test_the_memory_of_a_step(rows):
+    (memory,) = [row for row in rows if row.run.number("measured_peak_memory_gib")]
+    assert memory.prediction.device_memory / 2**30 == pytest.approx(
+        memory.run.number("measured_peak_memory_gib"), rel=0.05
+    )
+
+
+def test_async_over_colocated_is_told_better_than_by_two_constants(rows):
     found = np.array([*pairs(rows)])
     assert len(found) >= 20
-    assert np.median(np.abs(np.log(found[:, 1] / found[:, 0]))) < 0.15
+    off = np.abs(np.log(found[:, 1] / found[:, 0]))
+    assert np.mean(off) < 0.15
 
 
 def test_a_template_is_filled_in(planner, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -244,7 +245,7 @@ SCORE = Workload(
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A folder with the spaces of scoring, while it is registered."""
     for name in TERMS:
         term = glossary()[name]
@@ -256,7 +257,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name, parameters in (("score", WIDE), ("score_single", "")):
         text = SPACE.format(name=name, parameters=parameters)
         (spaces / f"{name}.toml").write_text(text, encoding="utf-8")
-    return tmp_path
+    terms_of.cache_clear()
+    yield tmp_path
+    terms_of.cache_clear()
 
 
 def asked(folder: Path, **request: Any) -> dict[str, Any]:

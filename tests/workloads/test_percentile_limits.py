@@ -90,3 +90,22 @@ def test_tighter_percentiles_take_no_fewer_gpus() -> None:
         found.append(size.fewest.num_gpus)
     assert found == sorted(found)
     assert found[0] < found[-1]
+
+
+def test_a_limit_of_the_mean_takes_no_more_than_one_of_99_percent() -> None:
+    """Of pipelines, whose places never fill, the mean wait for one is none."""
+    asked = {
+        "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "engine": "vllm",
+        "mode": "aggregated", "request_rate": 100, "lengths": "azure-conversation",
+        "num_gpus": 36,
+        "settings": {
+            "pipeline_parallel": 4, "tensor_parallel": 1, "quantization": "fp8", "kv_cache": "fp8",
+            "max_num_batched_tokens": 2048, "concurrency": (300, 400, 500, 569),
+        },
+    }  # fmt: skip
+    mean, tail = (
+        planner.search(**asked, constraints={f"time_to_first_token{end}": 200.0})
+        for end in ("", "_p99")
+    )
+    assert mean.configurations_feasible >= tail.configurations_feasible == 4
+    assert max(mean.table["time_to_first_token_s"]) < 6

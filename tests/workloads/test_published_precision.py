@@ -8,10 +8,10 @@ import planner
 from planner.base.enums import (
     ComputePrecision,
 )
-from planner.pages.table import facts_section
 from planner.show.page import Table
 from planner.show.views.sizes import note_lines
 from planner.show.views.sure import other_formats
+from planner.ui.pages.table import facts_section
 from planner.workloads.given import make_request
 from planner.workloads.plan import Plan, make_plan, one_configuration
 

@@ -12,7 +12,10 @@ import planner
 from planner.errors import SpecError
 from planner.optimize.source import in_parts
 from planner.question.terms import terms_of
+from planner.show.views.plots.parts import part_bars
+from planner.ui.pages.table import breakdowns
 from planner.workloads.plan import make_plan
+from planner.workloads.rl import layout, plan_words
 from planner.workloads.rl_runs import RlRuns
 
 ASKED = {
@@ -99,17 +102,49 @@ def test_steps_are_sized_by_a_deadline(planner):
         "--output-tokens", "1000", "--output-cap", "4096", "--steps", "500", "--deadline", "1d",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.err
+    told = " ".join(ran.out.split())
+    assert "of 24.0 h at 90 %" in told, ran.out
+    assert "no published runs of this kind" not in told
+
+
+def test_cost_and_calendar_time_are_as_sure_as_the_step():
+    row = planner.estimate(**ASKED, settings={"recompute": "full"}).to_frame().iloc[0]
+    step = [row[f"step_time{end}_s"] for end in ("_low", "", "_high")]
+    calendar = [row[f"calendar_time{end}_days"] for end in ("_low", "", "_high")]
+    assert calendar == pytest.approx([calendar[1] * one / step[1] for one in step], rel=0.1)
+    assert row["cost_low_usd"] < row["cost_usd"] * step[0] / step[1]
+    assert row["cost_high_usd"] > row["cost_usd"] * step[2] / step[1]
+
+
+def test_a_plan_is_explained_against_another_length(planner):
+    against = ("--set", "recompute=full", "--against", "output_tokens=2000")
+    ran = planner(*words("explain", *against))
+    assert ran.exit_code == 0, ran.err
+    assert "output tokens" in ran.out
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (("--set", "staleness=2"), "older weights need placement async"),
+        (("--set", "staleness=2"), "staleness 2 of colocated; nearest: staleness=0"),
+        (("--framework", "prime-rl", "--set", "placement=one_step_off"), "nearest: staleness=1"),
+        (("--set", "partial_rollout=true"), "can in async; nearest: partial_rollout=false"),
+        (("--set", "placement=async", "--set", "partial_rollout=true"), "nearest: staleness=1"),
+        (("--set", "placement=async", "--set", "train_gpus=20"), "nearest: train_gpus=15"),
+        (("--set", "train_gpus=8"), "nearest: train_gpus=16"),
+        (("--set", "placement=async", "--set", "train_gpus=5"), "nearest: train_gpus=4"),
+        (("--gpus", "100"), "nearest: prompts_per_step=75"),
+        (("--set", "placement=async", "--set", "train_gpus=12", "--prompts", "6", "--set",
+          "pp=2", "--global-batch-size", "32"), "nearest: global_batch_size=24"),
+        (("--set", "rollout_gpu_memory=0.05"), "nearest: rollout_gpu_memory=0.2"),
+        (("--set", "rollout_ep=2"), "of the engine, expert_parallel"),
+        (("--set", "tp=3"), "tensor x context x pipeline parallel must divide"),
+        (("--set", "micro_batch_size=2"), "give --micro-batch-tokens"),
         (("--micro-batch-tokens", "1000"), "--micro-batch-tokens 5120 or more"),
         (("--output-cap", "500"), "--output-cap of 1,000 or more"),
-        (("--global-batch-size", "500"), "nearest: 512"),
+        (("--global-batch-size", "500"), "nearest: global_batch_size=512"),
         (("--set", "placement=async", "--set", "train_gpus=4", "--set",
-          "rollout_tensor_parallel=8"), "nearest: 6"),
+          "rollout_tensor_parallel=8"), "nearest: rollout_tensor_parallel=6"),
         (("--framework", "trl", "--set", "placement=async"), "TRL has colocated, separate"),
         (("--framework", "megatron-lm"), "generates no answers"),
         (("--engine", "tensorrt-llm"), "it has vllm and sglang"),
@@ -120,6 +155,24 @@ def test_what_is_impossible_is_said_with_the_nearest(planner, more, told):
     ran = planner(*words("estimate", *more))
     assert ran.exit_code != 0
     assert told in " ".join(ran.err.split()), ran.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "framework", "short", "long"),
+    [
+        ({}, "nemo-rl", "colocated 16: dp / 16 x tp1", "colocated 16: dp / 16 x tp1"),
+        ({"placement": "async", "staleness": 2, "partial_rollout": True}, "nemo-rl",
+         "async(2 partial) 8+8: dp / 8 x tp1",
+         "async 8+8: dp / 8 x tp1, staleness 2, partial rollouts"),
+        ({"placement": "one_step_off", "staleness": 1}, "verl",
+         "one_step_off 8+8: dp / 8 x tp1", "one_step_off 8+8: dp / 8 x tp1"),
+    ],
+)  # fmt: skip
+def test_a_layout_says_its_staleness_once(settings, framework, short, long):
+    found = planner.estimate(**ASKED, framework=framework, settings=settings)
+    row = {name: values[0] for name, values in found.table().items()}
+    assert layout(row) == short
+    assert plan_words(row) == long
 
 
 def test_a_host_that_is_full_is_a_rule():
@@ -139,11 +192,89 @@ def test_algorithms_have_their_models():
         work(algorithm="none")
 
 
-def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner):
-    ran = planner(*words("explain", "--set", "rollout_tensor_parallel=1"))
+def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_path):
+    told = tmp_path / "told.json"
+    ran = planner(*words("explain", "--set", "recompute=full", "--json", told))
     assert ran.exit_code == 0, ran.err
+    assert "\nupdate 5" in ran.out.partition("Memory of the fullest GPU")[2]
+    steps = {step["step"]: step for step in json.loads(told.read_text())["steps"]}
+    assert all("other" not in step["bounds_s"] for step in steps.values())
+    phases = {part["operator"]: part for part in steps["step"]["operators"]}
+    assert phases["generate"]["bound"] == "memory"
+    assert phases["update"]["bound"] == "compute"
+    decode, generate = steps["decode"], phases["generate"]
+    assert generate["bounds_s"]["memory"] / generate["time_s"] == pytest.approx(
+        decode["bounds_s"]["memory"] / decode["time_s"]
+    )
     for told in ("generate", "Time of a training step", "Time of a decode step", "What if"):
         assert told in ran.out, told
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("placement=async", "train_gpus=4", "staleness=1"),
+         "8:8 is the fastest split in whole nodes, its step 41"),
+        (("placement=async", "train_gpus=8", "staleness=1"), "no other split in whole nodes"),
+        (("placement=separate", "train_gpus=8"), "take turns, each idle while the other works"),
+        (("placement=async", "train_gpus=8"), "async with staleness 1 takes"),
+    ],
+)  # fmt: skip
+def test_the_split_and_what_takes_turns_are_told(planner, more, told):
+    sets = [each for one in (*more, "recompute=full") for each in ("--set", one)]
+    ran = planner(*words("estimate", *sets))
+    assert ran.exit_code == 0, ran.err
+    assert told in " ".join(ran.out.split()), ran.out
+
+
+def test_the_split_of_one_node_is_of_its_gpus(planner):
+    sets = ("placement=async", "train_gpus=1", "staleness=1", "zero=0", "recompute=full")
+    pairs = [each for one in sets for each in ("--set", one)]
+    ran = planner(*words("estimate", "--gpus", "8", "--model", "qwen3-1.7b", *pairs))
+    assert ran.exit_code == 0, ran.err
+    assert "is the fastest split, its step" in " ".join(ran.out.split()), ran.out
+
+
+def test_the_fastest_split_is_that_of_estimates():
+    def runs(train_gpus):
+        settings = {"placement": "async", "staleness": 1, "recompute": "full"}
+        asked = {**ASKED, "num_gpus": 64, "space": "rl_single"}
+        settings["train_gpus"] = train_gpus
+        return planner.estimate(**asked, settings=settings).candidates
+
+    trains, seconds = runs(32).fastest_split()
+    times = {gpus: float(runs(gpus).step_time[0]) for gpus in range(8, 64, 8)}
+    assert seconds == pytest.approx(min(times.values()))
+    assert times[trains] == pytest.approx(seconds)
+    assert seconds < times[32]
+
+
+def test_memory_is_told_by_phase_of_either_side(planner, tmp_path):
+    found = tmp_path / "found.json"
+    settings = ("--set", "placement=async", "--set", "recompute=full", "--json", found)
+    ran = planner(*words("estimate", *settings))
+    assert ran.exit_code == 0, ran.err
+    assert "rollout generate" in ran.out
+    assert "trainer update" in ran.out
+    (row,) = json.loads(found.read_text())["rows"]
+    phases = [row[f"{name}_memory_gib"] for name in ("generate", "wake_up", "update")]
+    assert row["peak_memory_gib"] == pytest.approx(max(phases))
+    assert phases[1] == 0
+
+
+def test_a_search_keeps_the_staleness_of_the_plan_it_begins_with(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    ran = planner(*words("search", "--framework", "verl", "--set", "staleness=0",
+                         "--save-plan", plan))  # fmt: skip
+    assert ran.exit_code == 0, ran.err
+    kept = planner("search", "--from", plan, "--csv", "-")
+    assert kept.exit_code == 0, kept.err
+    assert "Kept, since learning depends on it: staleness 0, partial_rollout no" in kept.err
+    assert ",async," not in kept.out
+    assert "Kept" not in ran.out
+    freed = planner("search", "--from", plan, "--set", "staleness=0,1", "--csv", "-")
+    assert "Kept" in freed.err
+    assert "staleness 0" not in freed.err
 
 
 def test_a_page_shows_a_search(planner, tmp_path):
@@ -151,6 +282,43 @@ def test_a_page_shows_a_search(planner, tmp_path):
     assert planner(*words("search", "--json", found)).exit_code == 0
     assert planner("report", found, "--output", page).exit_code == 0
     assert "colocated" in page.read_text(encoding="utf-8")
+
+
+def test_a_page_shows_the_phases_that_a_step_waits_for(planner, tmp_path):
+    found = tmp_path / "found.json"
+    ran = planner(*words("search", "--set", "placement=async", "--json", found))
+    assert ran.exit_code == 0, ran.err
+    rows = json.loads(found.read_text())["rows"]
+    assert all(row["hidden_phases"] for row in rows)
+    bars, table, memory = breakdowns([str(number) for number in range(len(rows))], rows)
+    assert max(memory.parts["memory"]) >= rows[0]["peak_memory_gib"] - 0.01
+    assert memory.labels[:2] == ["0, generate", "0, update"]
+    for number, row in enumerate(rows):
+        assert sum(part[number] for part in bars.parts.values()) == pytest.approx(
+            row["step_time_s"]
+        )
+    assert len(table.rows) == len(bars.parts) + 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "phases"),
+    [
+        ({}, ["generate", "wake up", "update"]),
+        ({"placement": "async", "train_gpus": 8, "staleness": 1}, ["generate", "update"]),
+    ],
+)
+def test_bars_of_memory_are_of_each_phase(settings, phases):
+    found = planner.estimate(**ASKED, settings={"recompute": "full", **settings})
+    runs = found.candidates
+    memory = {
+        bar.title.removeprefix("Memory of the fullest GPU, "): bar
+        for bar in part_bars(found.plan, runs)
+        if bar.unit == "GiB"
+    }
+    assert [*memory] == phases
+    assert max(bar.total for bar in memory.values()) == pytest.approx(
+        float(runs.peak_memory[0]) / 2**30
+    )
 
 
 def test_both_lanes_are_drawn(planner, tmp_path):

@@ -108,7 +108,10 @@ def _number(
     kind, _, path = name.partition(" ")
     if kind not in _KINDS:
         return None
-    reached = [outcome(plan, scaled(kind, (path,), 1 + sign * STEP), burst) for sign in (-1, 1)]
+    changes = [scaled(kind, (path,), 1 + sign * STEP) for sign in (-1, 1)]
+    if changes[0](plan).problem.sources == plan.problem.sources:
+        return None  # the number is 0, or the specs have another in its place
+    reached = [outcome(plan, one, burst) for one in changes]
     rows = [row, *(one.row for one in reached if one.row is not None)]
     ends = {column: [number(one[column]) for one in rows] for column in told}
     moved = {column: (min(values), max(values)) for column, values in ends.items()}

@@ -116,7 +116,7 @@ def _attention(case: Case) -> FloatArray:
         qk_dim=head_dim,
         v_dim=head_dim,
     )
-    return case.machine.attention_time(
+    return case.machine.kernels.attention(
         flops, moved, sequences, case["heads"], length, head_dim, rate=rate
     )
 

@@ -6,11 +6,12 @@ import inspect
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, cached_property
 
 from planner.base.records import record
-from planner.estimators.kernel_work import HOST
-from planner.formulas import collectives, pipeline, roofline
+from planner.estimators.kernel_work import HOST, LINK
+from planner.formulas import collectives, pipeline, rollout, roofline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
@@ -240,6 +241,22 @@ WAITS: Mapping[str, Wait] = {
         words="copies of offloaded weights and cache that computation does not hide",
         keys=("execution.host_link_fraction", "execution.hidden_copies"),
     ),
+    "switch": Wait(
+        bounds=HOST,
+        words="states of the trainer go to host memory and come back, the engine sleeps and wakes",
+        keys=("offloading.host_link_fraction", "rollouts.sleep_time"),
+    ),
+    "sync": Wait(
+        bounds=LINK,
+        words="new weights go to the engine at the rate of published transfers",
+        function=rollout.sync_time,
+    ),
+    "reward": Wait(bounds=HOST, words="rewards that generation does not hide"),
+    "wait": Wait(
+        bounds=HOST,
+        words="the framework's own time of each step",
+        keys=("rollouts.step_overhead",),
+    ),
 }  # fmt: skip
 """The parts of steps in which the GPU waits."""
 
@@ -389,14 +406,26 @@ class ExplainedStep:
 def explained_steps(plan: Plan, found: Evaluation) -> list[ExplainedStep]:
     """The steps of the one configuration of a plan, predicted again with what is behind them."""
     timed = plan.workload.timed(recorded(found))
+    parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
         ExplainedStep(
             name=name,
             seconds=step.seconds,
-            parts=tuple(sorted(map(_part, step.parts), key=lambda part: -part.part.seconds)),
+            parts=tuple(sorted(_bounded(parts, name), key=lambda part: -part.part.seconds)),
         )
         for name, step in timed.items()
     ]
+
+
+def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterator[ExplainedPart]:
+    """The parts of a kind of step; those that are like one are bound as its own parts are."""
+    for part in kinds[kind]:
+        own = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
+        whole = sum(each.part.seconds for each in own)
+        bounds: dict[str, float] = {}
+        for name, seconds in (item for each in own for item in each.bounds.items()):
+            bounds[name] = bounds.get(name, 0.0) + part.part.seconds * seconds / whole
+        yield replace(part, bounds=bounds or part.bounds)
 
 
 def recorded(found: Evaluation) -> Candidates:

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, number
 from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value
@@ -167,7 +167,9 @@ class Sensitivity:
                 {
                     "change": words,
                     "impossible": found.reason,
-                    "predictions": _plain(found.row, columns),
+                    "predictions": None
+                    if found.row is None
+                    else {name: known_value(found.row[name]) for name in columns},
                     "changes": _changes(found.row, own, columns),
                 }
                 for words, found in self.outcomes.items()
@@ -215,7 +217,13 @@ def sensitivities(
     plan: Plan, found: Evaluation, row: Row, burst: int | None = None
 ) -> list[Sensitivity]:
     """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
-    facts = [*_FACTS, _software(plan)]
+    execution = plan.problem.setting.profile.execution
+    names = tuple(f"execution.{name}" for name in vars(execution) if name.endswith(_SOFTWARE))
+    kind = plan.workload.profile_kind
+    facts = [
+        *_FACTS,
+        _Fact("launches and overheads of the software", "hardware", kind, names, low=True),
+    ]
     changed = [_scaled(plan, fact, burst) for fact in facts]
     others = _others(plan, found, row, burst)
     terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
@@ -260,14 +268,6 @@ def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Itera
         changed = asked(settings={**plan.request.settings, **other})
         outcomes = {words: outcome(plan, changed, burst)}
         yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
-
-
-def _software(plan: Plan) -> _Fact:
-    """Launches and overheads of the framework or engine."""
-    execution = plan.problem.setting.profile.execution
-    names = tuple(f"execution.{name}" for name in vars(execution) if name.endswith(_SOFTWARE))
-    kind = plan.workload.profile_kind
-    return _Fact("launches and overheads of the software", "hardware", kind, names, low=True)
 
 
 def _scaled(plan: Plan, fact: _Fact, burst: int | None) -> Sensitivity:
@@ -315,10 +315,6 @@ def _nodes(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterat
             noun = "node" if count == 1 else "nodes"
             outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
-
-
-def _plain(row: Row | None, columns: tuple[str, ...]) -> dict[str, Value] | None:
-    return None if row is None else {name: known_value(row[name]) for name in columns}
 
 
 def _changes(row: Row | None, own: Row, columns: tuple[str, ...]) -> dict[str, float | None]:

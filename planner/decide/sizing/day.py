@@ -388,19 +388,15 @@ def pinned_to(request: Request, fleet: Fleet) -> Request:
     if row.get("prefill_gpu") is not None:
         names += [name for name in terms_of("serve", "pool") if name not in _NUMBERS]
     settings = {name: row[name] for name in names if row.get(name) is not None}
+    engine = str(row["engine"])
+    words = make_plan(request).words.get("engine", {})
     return replace(
         request,
         settings=settings,
         precision=None,
         mode=str(row["mode"]),
-        engine=_word(request, str(row["engine"])),
+        engine=words.get(engine, engine),
     )
-
-
-def _word(request: Request, engine: str) -> str:
-    """What names the engine of a row in a request."""
-    words = make_plan(request).words.get("engine", {})
-    return words.get(engine, engine)
 
 
 def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
@@ -426,10 +422,7 @@ def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
     hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
     base = _least(known, COMMITTED) or hourly
     return Terms(
-        base=known[base],
-        base_contract=str(base),
-        hourly=known[hourly],
-        hourly_contract=str(hourly),
+        base=known[base], base_contract=str(base), hourly=known[hourly], hourly_contract=str(hourly)
     )
 
 

@@ -28,10 +28,10 @@ from planner.optimize.result_columns import (
     bad_case,
     ends_apart,
     ends_of,
-    full_columns,
+    full_row,
     standing_of,
 )
-from planner.optimize.source import Candidates, Source, first_row
+from planner.optimize.source import Candidates, Source
 from planner.question.terms import ENDINGS, glossary, terms_about
 from planner.workloads.plan import EACH_ITS_OWN, Plan
 
@@ -148,7 +148,7 @@ class Fleet:
     def of(cls, plan: Plan, candidates: Candidates) -> Fleet:
         """The fleet of one configuration of a plan."""
         source = candidates.source
-        row = first_row(full_columns(candidates.columns(), [source]))
+        row = full_row(candidates, [source])
         row = {**row, **_grounds(plan, candidates, int(number(row["num_gpus"])))}
         return cls(
             row=row,

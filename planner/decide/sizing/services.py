@@ -406,11 +406,7 @@ def read_services(
 
 
 def _service(
-    name: str,
-    answers: Mapping[str, object],
-    common: Mapping[str, object],
-    folder: Path,
-    said: Said,
+    name: str, answers: Mapping[str, object], common: Mapping[str, object], folder: Path, said: Said
 ) -> Service:
     limits, asked_of = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
     questions = {name: term for name, term in asked_of.items() if "question" in term.kind}

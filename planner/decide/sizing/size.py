@@ -330,12 +330,7 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
             found = _affordable(serving_size(request, searches), task.budget)
         if task.load is not None and found.fewest is not None:
             best, of_fewest = days_of(
-                request,
-                found.fewest,
-                task.load,
-                task.contracts,
-                searches,
-                task.startup,
+                request, found.fewest, task.load, task.contracts, searches, task.startup
             )
             found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
     except PlannerError as error:
@@ -420,11 +415,7 @@ def _trains(request: Request) -> bool:
 
 
 def _check(
-    request: Request,
-    load: Load | None,
-    startup: Startup,
-    budget: Budget | None,
-    said: Said,
+    request: Request, load: Load | None, startup: Startup, budget: Budget | None, said: Said
 ) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []

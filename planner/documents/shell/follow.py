@@ -147,7 +147,10 @@ class SimpleCommands:
             return self._test(node)
         if node.declares or not node.words:
             for assignment in node.assignments:
-                self._assign(assignment, node.declares)
+                variable = self._value(assignment)
+                if node.declares == "local":
+                    self.scope.local.add(assignment.name)
+                self.put(assignment.name, variable)
         words = [word for raw in node.words for word in self.expander.words(raw)]
         self.redirections(node.redirections, words)
         if not words:
@@ -211,12 +214,6 @@ class SimpleCommands:
     def _word(self, variable: Variable, position: int) -> Word:
         start = variable.assigned[-1] if variable.assigned else position
         return variable_word(self.expander, variable, start)
-
-    def _assign(self, assignment: Assignment, declares: str) -> None:
-        variable = self._value(assignment)
-        if declares == "local":
-            self.scope.local.add(assignment.name)
-        self.put(assignment.name, variable)
 
     def put(self, name: str, variable: Variable | None) -> None:
         """Sets a variable."""

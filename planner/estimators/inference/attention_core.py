@@ -7,9 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-)
+from planner.base.enums import AttentionKernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
 from planner.estimators.inference.setting import Rank, ServingSetting
 from planner.estimators.kernel_work import scan_work
@@ -92,10 +90,7 @@ def _prefill(context: LayerContext, op: AttentionCore) -> StepOperator:
     dims = {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = batch.prefill_keys if op.causal else 2 * batch.prefill_keys - 1
     flops = attention_core_flops(
-        num_queries=tokens,
-        keys_per_query=visible(rank, keys, op),
-        num_heads=heads,
-        **dims,
+        num_queries=tokens, keys_per_query=visible(rank, keys, op), num_heads=heads, **dims
     )
     moved = attention_core_bytes(
         num_queries=tokens,

@@ -132,10 +132,7 @@ def mean_first_token(
     size = configurations.concurrency
     costs = phases(setting, configurations, size)
     wait = wave_wait(
-        number=number,
-        size=size,
-        wave=costs.wave(size, decode_steps(setting)),
-        prompt=costs.queued,
+        number=number, size=size, wave=costs.wave(size, decode_steps(setting)), prompt=costs.queued
     )
     return np.asarray(wait + costs.prompt_time + request_overhead(setting))
 

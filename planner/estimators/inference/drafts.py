@@ -11,9 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import (
-    Quantization,
-)
+from planner.base.enums import Quantization
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time

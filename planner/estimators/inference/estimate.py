@@ -40,11 +40,6 @@ class ServingEstimate:
         return self.served.request_rate * self.configurations.data_parallel
 
     @property
-    def output_tokens_per_second(self) -> FloatArray:
-        """Generated tokens per second of all replicas."""
-        return self.request_rate * self.setting.workload.output_tokens
-
-    @property
     def tokens_per_second(self) -> FloatArray:
         """Prompt and generated tokens per second of all replicas."""
         w = self.setting.workload

@@ -8,12 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    CacheType,
-    Precision,
-    Quantization,
-)
+from planner.base.enums import AttentionKernels, CacheType, Precision, Quantization
 from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (
@@ -156,7 +151,7 @@ class Kernels:
         if block_bandwidth:
             of_head = np.asarray(cache_bytes_per_token) * group / heads
             time = np.maximum(time, of_head * context / block_bandwidth)
-        latency = self._latency(e["latency"])
+        latency = e["latency"] * self._kernel_latency_fraction
         total = np.where(np.asarray(sequences) > 0, time + latency, 0.0)
         if self.machine.ledger is not None:
             self.machine.record(
@@ -238,7 +233,7 @@ class Kernels:
         kernels: AttentionKernels,
     ) -> FloatArray:
         """Seconds of a fused kernel over prompts of ``queries`` new tokens each."""
-        time = self.machine.attention_time(
+        time = self.machine.kernels.attention(
             flops / self.engine.execution.compute_fraction,
             num_bytes,
             prompts,
@@ -270,9 +265,6 @@ class Kernels:
             self.machine.unused(is_faster, "all_reduce")
             self.machine.unused(~is_faster, "custom_all_reduce")
         return np.where(inside, np.minimum(ring, direct), ring)
-
-    def _latency(self, measured: FloatArray) -> Numeric:
-        return measured * self._kernel_latency_fraction
 
     @property
     def _kernel_latency_fraction(self) -> float:

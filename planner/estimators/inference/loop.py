@@ -350,7 +350,7 @@ def _as_traced(
         classes=classes,
         replicas=replicas,
         waits=waits,
-        queued=path,
+        queued=np.maximum(path, 0.0),
         prompt=served_prompt,
         steps=rate * work.steps,
         filled=queue.filled,

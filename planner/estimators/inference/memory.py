@@ -8,9 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    LinkKind,
-)
+from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
@@ -195,11 +193,7 @@ def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatAr
 
 
 def usable_bytes(
-    setting: ServingSetting,
-    c: ServingConfigurations,
-    *,
-    weights: FloatArray,
-    beside: FloatArray,
+    setting: ServingSetting, c: ServingConfigurations, *, weights: FloatArray, beside: FloatArray
 ) -> FloatArray:
     """Bytes of a GPU that an engine may use which keeps ``weights``, and so much ``beside`` them
     that is no cache: by the share it is told, else by its default."""

@@ -8,9 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    Quantization,
-)
+from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.inference.setting import Rank

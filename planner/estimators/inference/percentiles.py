@@ -59,8 +59,8 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
     if served.traced is not None:
         traced = served.traced
-        piled = traced.placed_first + traced.piled_within(share)
-        bulk = np.maximum(traced.first_within(share), piled)
+        bulk, piled = traced.first_within(share), traced.piled_within(share)
+        bulk = np.where(piled > 0, np.maximum(bulk, traced.placed_first + piled), bulk)
     return _or_piled_up(estimate, share, bulk, served.placed_first)
 
 

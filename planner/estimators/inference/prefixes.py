@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +12,9 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
+from planner.estimators.inference.serving import new_tokens, prompt_batch
 from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.step import step_time
 from planner.formulas.queueing import residual_mean
 from planner.specs.reuse import Reuse
 
@@ -133,22 +136,35 @@ def prefixes_at(
 ) -> Prefixes:
     """What every configuration finds at a load, at its own room.
 
-    What host and drives alone have is read over their link before the prompt is computed.
+    What host and drives alone have is read over their link before the prompt is computed, and is
+    computed again where that is faster.
     """
     work, machine = setting.workload, setting.machine
     caches, sizes = caches_at(setting, configurations, memory, load), cache_sizes(setting, memory)
     hits = [caches.hit_rate(size) for size in sizes]
-    on_host, on_disk = hits[1] - hits[0], hits[2] - hits[1]
-    prompt, loading = work.input_tokens * caches.token_bytes, [np.zeros(())]
+    of_tier = {"host": hits[1] - hits[0], "disk": hits[2] - hits[1]}
+    a_token, loading = dict[str, FloatArray](), [np.zeros(())]
     if work.host_cache:
         fraction = setting.engine.execution.host_link_fraction
-        loading.append(machine.host_copy_time(on_host * prompt, fraction))
+        a_token["host"] = machine.host_copy_time(caches.token_bytes, fraction)
     if work.disk_cache:
-        loading.append(machine.drive_copy_time(on_disk * prompt))
+        a_token["disk"] = machine.drive_copy_time(caches.token_bytes)
+    for tier, seconds in a_token.items():
+        of_tier[tier] = np.where(seconds <= _computed(setting, configurations), of_tier[tier], 0.0)
+        loading.append(of_tier[tier] * work.input_tokens * seconds)
     return Prefixes(
         gpu_cache_hit_rate=hits[0],
-        host_cache_hit_rate=on_host,
-        disk_cache_hit_rate=on_disk,
+        host_cache_hit_rate=of_tier["host"],
+        disk_cache_hit_rate=of_tier["disk"],
         cache_residence=caches.residence(sizes[0]),
         cache_load_time=add(loading),
     )
+
+
+def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds in which a token of a prompt is computed, where as many are new as fill a step."""
+    alone, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
+    tokens = np.minimum(new_tokens(alone) * ranks, configurations.replica_step_tokens)
+    batch = prompt_batch(alone, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    step = step_time(alone, configurations, batch, decoding=False)
+    return np.asarray(step.total * ranks / tokens)

@@ -9,10 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import (
-    CacheType,
-    Precision,
-)
+from planner.base.enums import CacheType, Precision
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.table import ServingConfigurations

@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    CacheType,
-)
+from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
@@ -37,10 +35,6 @@ class StaticBatch:
     time_per_output_token: FloatArray
     request_latency: FloatArray
     batch: FloatArray
-
-    def output_rate(self, output_tokens: float) -> FloatArray:
-        """Generated tokens per second of a replica."""
-        return np.asarray(self.batch * output_tokens / self.request_latency)
 
 
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:

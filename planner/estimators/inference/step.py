@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_launches, adapters

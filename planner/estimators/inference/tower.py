@@ -14,9 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import (
-    AttentionKernels,
-)
+from planner.base.enums import AttentionKernels
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
@@ -134,15 +132,10 @@ def _layer_time(
             moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.whole
             times.append(machine.memory_time(moved))
         elif isinstance(op, BlockExchange):
-            moved = 2.0 * rows * layer_width(layer)
+            moved = 2.0 * rows * next(op.depth for op in layer.of(Product))
             reduce = machine.collective("all_reduce", moved, Group(size=t, stride=1))
             times.append(np.where(t > 1, reduce, 0.0))
     return add(np.asarray(time) for time in times)
-
-
-def layer_width(layer: Layer) -> int:
-    """Numbers that a patch has between the layers."""
-    return next(op.depth for op in layer.of(Product))
 
 
 def _core_time(
@@ -152,7 +145,7 @@ def _core_time(
     window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
     rows, heads = images * length, op.heads / t
-    return machine.attention_time(
+    return machine.kernels.attention(
         attention_core_flops(num_queries=rows, keys_per_query=keys, num_heads=heads, **dims),
         attention_core_bytes(num_queries=rows, num_heads=heads, num_key_value_heads=heads, **dims),
         images,

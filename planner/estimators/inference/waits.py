@@ -161,7 +161,12 @@ def _open_queue(
         bursts=w.arrivals.dispersion_at(decoding, replicas),
     )
     answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
-    most = work.places / (answers + work.places * work.prompt)
+    stopped = work.places
+    if mixes:
+        # A sequence has a step of one of the batches in a pipeline, with the prompts of that.
+        in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
+        stopped = np.minimum(stopped, in_steps)
+    most = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
     share, time = place_wait(
         running=decoding,
         places=work.places,

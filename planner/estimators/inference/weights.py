@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    Quantization,
-)
+from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
@@ -38,11 +36,6 @@ class WeightFormats:
             own = np.where(self.kept[part][code] > 0, SIXTEEN_BIT_BYTES, own)
         whole = self.whole_layers[code]
         return np.asarray(whole * SIXTEEN_BIT_BYTES + (1 - whole) * own)
-
-
-def dense_part(layer: Layer) -> str:
-    """What the matrices of a feed-forward that every token passes are called."""
-    return "shared_experts" if layer.experts else "feed_forward"
 
 
 def weight_formats(setting: ServingSetting) -> WeightFormats:
@@ -111,7 +104,10 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     counts = count_parameters(model)
     one = np.where(p > 1, 0.5, 1.0)
     attention = sum(number * layer.attention for number, layer in groups)
-    parts = [dense_part(layer_of(model, group)) for group in model.layer_groups]
+    parts = [
+        ("shared_experts" if layer_of(model, group).experts else "feed_forward")
+        for group in model.layer_groups
+    ]
     feed_forward = add(
         number * layer.feed_forward * formats.bytes_of(part, code)
         for part, (number, layer) in zip(parts, groups, strict=True)

@@ -96,22 +96,22 @@ class RlSetting:
 
     @cached_property
     def packed(self) -> Setting:
-        """The trainer with micro-batches that are full, which its memory must hold."""
-        return self._training(sequence_length=self.budget, padding=Padding.PACKED)
+        """The policy in micro-batches that are full, which the trainer's memory must hold."""
+        return self._training(False, sequence_length=self.budget, padding=Padding.PACKED)
 
     @cached_property
     def uneven(self) -> Setting:
         """The trainer with micro-batches of answers of their lengths, which its time is of."""
         work = self.workload
         return self._training(
+            work.reference_model,
             sequence_length=work.longest,
             padding=Padding.NONE,
             mean_sample_length=work.mean_length,
             sample_length_deviation=max(round(self.deviation), 1),
         )
 
-    def _training(self, **lengths: object) -> Setting:
-        has_reference = self.workload.reference_model
+    def _training(self, has_reference: bool, **lengths: object) -> Setting:
         work = TrainingWorkload(
             global_batch_size=1,
             total_tokens=1.0,

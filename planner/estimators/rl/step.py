@@ -25,6 +25,9 @@ _BUCKET = 2 * 2**30
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
 PHASES = ("generate", "reward", "old_logprob", "reference", "values", "update", "switch", "sync")
 """What a step does, in this order where it does one after the other."""
+TRAINER_PHASES = PHASES[2:6]
+HIDDEN = ((), TRAINER_PHASES, PHASES[:2])
+"""Phases that the other side's time hides."""
 MEMORY_PHASES = ("generate", "wake_up", "update")
 
 
@@ -53,16 +56,30 @@ class RlStep:
         parts = (self.generate, reward, old, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
 
+    @property
+    def overlaps(self) -> BoolArray:
+        """Where both sides work at the same time, on answers of older weights."""
+        c = self.configurations
+        stale = (c.placement == Placement.ASYNC) & (c.staleness > 0)
+        return np.asarray(stale | (c.placement == Placement.ONE_STEP_OFF))
+
+    @property
+    def hidden_phases(self) -> CodeArray:
+        """The number among ``HIDDEN`` of what the longer side hides."""
+        side = np.where(self.rollout_is_longer, 1, 2)
+        return np.where(self.overlaps, side, 0).astype(np.int8)
+
     @cached_property
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
 
-        With partial rollouts, none where answers are cut off at the end of generation. Apart, an
-        engine that may run k batches ahead meets the tail of one in k steps: of weights one step
-        old, all of it, which is what the published steps of NeMo-RL show.
+        With partial rollouts, none where a step takes the answers that are done. Where it waits for
+        those of its own batch, an engine that may run k batches ahead meets the tail of one in k
+        steps: of weights one step old, all of it.
         """
         c = self.configurations
-        apart = np.where(c.placement == Placement.ASYNC, 1 / np.maximum(c.staleness, 1.0), 1.0)
+        own = 1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+        apart = np.where(c.placement == Placement.ASYNC, own, 1.0)
         return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
 
     @cached_property
@@ -76,26 +93,26 @@ class RlStep:
     @cached_property
     def trains(self) -> FloatArray:
         """Seconds in which the trainer works."""
-        return add(self.times[name] for name in PHASES[2:6])
+        return add(self.times[name] for name in TRAINER_PHASES)
 
     @cached_property
     def total(self) -> FloatArray:
         """Seconds of a step."""
-        c, times = self.configurations, self.times
+        times = self.times
         overhead = self.setting.rollouts.step_overhead
         answers = times["generate"] + times["reward"]
         one_after_other = answers + self.trains + times["switch"]
-        apart = c.placement >= Placement.ONE_STEP_OFF
         longer = np.maximum(answers, self.trains)
-        return np.where(apart, longer, one_after_other) + times["sync"] + overhead
+        return np.where(self.overlaps, longer, one_after_other) + times["sync"] + overhead
 
     def shown_times(self) -> dict[str, float]:
         """Seconds of the phases of the first configuration that add up to its step."""
-        times = {name: float(np.ravel(seconds)[0]) for name, seconds in self.times.items()}
-        if int(np.ravel(self.configurations.placement)[0]) >= Placement.ONE_STEP_OFF:
-            is_rollout = bool(np.ravel(self.rollout_is_longer)[0])
-            hidden = PHASES[2:6] if is_rollout else PHASES[:2]
-            times = {name: seconds for name, seconds in times.items() if name not in hidden}
+        hidden = HIDDEN[int(np.ravel(self.hidden_phases)[0])]
+        times = {
+            name: float(np.ravel(seconds)[0])
+            for name, seconds in self.times.items()
+            if name not in hidden
+        }
         times["wait"] = self.setting.rollouts.step_overhead
         return {name: seconds for name, seconds in times.items() if seconds > 0}
 
@@ -166,25 +183,49 @@ class RlStep:
         return np.where(c.colocated, switch, 0.0)
 
     @cached_property
-    def phase_memory(self) -> tuple[FloatArray, ...]:
-        """Bytes of the fullest GPU in each of ``MEMORY_PHASES``.
+    def memory_parts(self) -> tuple[Mapping[str, FloatArray], ...]:
+        """Bytes of the fullest GPU by part in each of ``MEMORY_PHASES``.
 
         On the same GPU the engine shares what it is told to use with what of the trainer stays;
         weights are handed over before the cache is there again; and the trainer has what the
-        engine leaves.
+        engine leaves. The cache is that with the activations of the engine. Where the trainer goes
+        to host memory, other models wait there for their passes.
         """
         c, trainer, memory = self.configurations, self.trainer, self.rollout.memory
         critic = trainer.states if self.setting.workload.critic else np.zeros(())
-        stays = trainer.reserved + np.where(c.offload_train, 0.0, trainer.states + critic)
+        others = (1.0 - c.offload_train) * (critic + trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
-        left = np.where(c.offload_rollout, memory.reserved, engine)
-        wakes = memory.weights + memory.reserved + trainer.weights + trainer.reserved + _BUCKET
-        update = trainer.peak_memory + np.where(c.offload_train, 0.0, critic)
-        return (
-            engine + np.where(c.colocated, stays, 0.0),
-            np.where(c.colocated, wakes, 0.0),
-            update + np.where(c.colocated, left, 0.0),
-        )
+        cache = engine - memory.weights - memory.reserved
+        awake = 1.0 - c.offload_rollout
+        generate = {
+            "engine_weights": memory.weights,
+            "engine_cache": cache,
+            "engine_reserved": memory.reserved,
+            "trainer_states": c.colocated * ((1.0 - c.offload_train) * trainer.states + others),
+            "trainer_reserved": c.colocated * trainer.reserved,
+        }
+        wake_up = {
+            "engine_weights": memory.weights,
+            "engine_reserved": memory.reserved,
+            "trainer_weights": trainer.weights,
+            "trainer_reserved": trainer.reserved,
+            "bucket": np.asarray(float(_BUCKET)),
+        }
+        update = {
+            "trainer_states": trainer.states + others,
+            "trainer_activations": trainer.peak_memory - trainer.states - trainer.reserved,
+            "trainer_reserved": trainer.reserved,
+            "engine_weights": c.colocated * awake * memory.weights,
+            "engine_cache": c.colocated * awake * cache,
+            "engine_reserved": c.colocated * memory.reserved,
+        }
+        wakes = {name: c.colocated * size for name, size in wake_up.items()}
+        return generate, wakes, update
+
+    @cached_property
+    def phase_memory(self) -> tuple[FloatArray, ...]:
+        """Bytes of the fullest GPU in each of ``MEMORY_PHASES``."""
+        return tuple(np.asarray(add(parts.values())) for parts in self.memory_parts)
 
     @cached_property
     def peak_memory(self) -> FloatArray:
@@ -208,7 +249,8 @@ class RlStep:
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)
         waiting = np.where(c.colocated, states + slept, 0.0)
-        return waiting + self.trainer.estimate.memory.host
+        reference = np.where(c.offload_train, self.trainer.reference, 0.0)
+        return waiting + reference + self.trainer.estimate.memory.host
 
 
 def evaluate_rl(setting: RlSetting, configurations: RlConfigurations) -> RlStep:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from planner.base.arrays import first
-from planner.base.software_enums import Placement
-from planner.estimators.rl.step import PHASES, RlStep
+from planner.estimators.rl.step import TRAINER_PHASES, RlStep
 from planner.estimators.timeline.placed import COMPUTE, EXCHANGE, IDLE, WAIT, Span, Timeline
 
 LANES = "trainer", "rollout"
-_OF_TRAINER = PHASES[2:6]
 
 
 def rl_timeline(step: RlStep) -> Timeline:
@@ -21,7 +19,7 @@ def rl_timeline(step: RlStep) -> Timeline:
     starts with the step, on answers that the other has from the step before.
     """
     c, total = step.configurations, first(step.total)
-    beside = int(first(c.placement)) >= Placement.ONE_STEP_OFF
+    beside = bool(first(step.overlaps))
     seconds = {name: first(one) for name, one in step.times.items()}
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
@@ -31,7 +29,7 @@ def rl_timeline(step: RlStep) -> Timeline:
     if half:
         lane += [Span(one, EXCHANGE, "switch", "switch", start, half) for one in (0, 1)]
         start += half
-    training = [(name, seconds[name]) for name in _OF_TRAINER]
+    training = [(name, seconds[name]) for name in TRAINER_PHASES]
     lane += _after(start, 0, training)
     end = total - seconds["sync"]
     if half:

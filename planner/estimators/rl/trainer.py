@@ -16,6 +16,8 @@ from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import fullest_and_mean_share
 
 _STATES = ("weights", "optimizer_states")
+_BYTES = 2.0
+"""Of a weight of a reference model, which is kept in 16 bits and split as the policy is."""
 _ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "pipeline_bubble")
 
 
@@ -27,7 +29,8 @@ class Trainer:
     over its answers. ``one_pass``:
     seconds of a pass without gradients over all answers; ``update``: of all optimizer steps of a
     step. ``states``: bytes of a GPU that wait while answers are generated; ``weights``: those of
-    them that the engine is given; ``reserved``: what always stays.
+    them that the engine is given; ``reference``: those of a reference model, ``reserved``: what
+    always stays.
     """
 
     estimate: Estimate
@@ -36,6 +39,7 @@ class Trainer:
     update: FloatArray
     states: FloatArray
     weights: FloatArray
+    reference: FloatArray
     reserved: FloatArray
 
     @property
@@ -54,7 +58,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
     work, batch = setting.workload, configurations.global_batch_size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(setting, configurations)
-        estimate = evaluate(setting.packed, full)
+        estimate = evaluate(setting.packed, _held(setting, full, batch))
         time = _uneven(setting, full, estimate, batch)
         updates = work.samples / batch
         factor = setting.rollouts.pass_factor
@@ -71,6 +75,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
         weights=fullest.weights,
+        reference=fullest.weights * _BYTES / setting.framework.states.weight * work.reference_model,
         reserved=fullest.reserved,
     )
 
@@ -83,6 +88,15 @@ def full_batches(setting: RlSetting, configurations: RlConfigurations) -> Traini
         number = np.maximum(np.ceil(tokens / (c.data_parallel * setting.budget)), 1.0)
         whole = c.data_parallel * number
     return replace(c, global_batch_size=whole, micro_batch_size=np.ones(()))
+
+
+def _held(
+    setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
+) -> TrainingConfigurations:
+    """The same with no more tokens than a rank has in an optimizer step, if one of the longest."""
+    own = batch * setting.workload.mean_length / full.data_parallel
+    share = np.minimum(np.maximum(own, setting.workload.longest) / setting.budget, 1.0)
+    return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
 def _uneven(

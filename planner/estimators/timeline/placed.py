@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from planner.base.enums import (
-    PipelineSchedule,
-)
+from planner.base.enums import PipelineSchedule
 from planner.base.records import record
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
@@ -43,7 +41,10 @@ def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Wor
     """
     found = []
     for rank in range(ranks):
-        forward, backward = _passes(micro_batches, rank)
+        forward, backward = (
+            [Work(kind, each, rank) for each in range(micro_batches)]
+            for kind in (FORWARD, BACKWARD)
+        )
         found.append(_alternating(forward, backward, ranks - rank - 1))
     return found
 
@@ -109,13 +110,6 @@ def in_turns(*, ranks: int, micro_batches: int) -> list[list[Work]]:
         [Work(kind, each, rank) for each in range(micro_batches) for kind in (FORWARD, BACKWARD)]
         for rank in range(ranks)
     ]
-
-
-def _passes(micro_batches: int, chunk: int) -> tuple[list[Work], list[Work]]:
-    forward, backward = (
-        [Work(kind, each, chunk) for each in range(micro_batches)] for kind in (FORWARD, BACKWARD)
-    )
-    return forward, backward
 
 
 def _alternating(forward: list[Work], backward: list[Work], warm_up: int) -> list[Work]:

@@ -351,12 +351,7 @@ def _held(
 
 _SHOWN = 2
 """Layers of a kind that are shown before others like them are left out, the last one beside."""
-_AFTER = {
-    "pipeline": TRANSFER,
-    "launch_wait": WAIT,
-    "transfer_wait": WAIT,
-    "overhead": WAIT,
-}
+_AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
 
 
 def step_timeline(
@@ -369,7 +364,8 @@ def step_timeline(
     """
     lane = _Lane()
     spans: list[Span] = []
-    embedding, logits = _ends(step.ends)
+    embedding = [operator for operator in step.ends if operator.module == "embedding"]
+    logits = [operator for operator in step.ends if operator.module != "embedding"]
     spans += lane.operators(embedding, "")
     for number, (count, operators) in enumerate(step.layers):
         kind = f" of kind {number + 1}" if len(step.layers) > 1 else ""
@@ -429,11 +425,3 @@ class _Lane:
             self.now += seconds
             self.skipped.append((start, self.now))
         yield from self.operators(operators, f", layer {count}{kind}")
-
-
-def _ends(
-    operators: Sequence[StepOperator],
-) -> tuple[list[StepOperator], list[StepOperator]]:
-    """What stands before the layers, and what after them."""
-    before = [operator for operator in operators if operator.module == "embedding"]
-    return before, [operator for operator in operators if operator.module != "embedding"]

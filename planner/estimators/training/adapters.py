@@ -8,10 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import (
-    AdapterKind,
-    AdapterTargets,
-)
+from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.base.training_names import ExpertAdapters
 from planner.estimators.training.operators import Operator, expert_pairs

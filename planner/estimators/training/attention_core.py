@@ -7,10 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
-from planner.base.enums import (
-    AttentionKernels,
-    ContextExchange,
-)
+from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import Group
 from planner.estimators.training.compilation import layer_launch_time
@@ -87,7 +84,7 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
         forward = np.maximum(machine.vector_time(flops), machine.memory_time(moved))
         yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
         return
-    forward = share.setting.machine.attention_time(
+    forward = share.setting.machine.kernels.attention(
         flops,
         moved,
         share.sequences,
@@ -132,7 +129,7 @@ def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, 
         compressed_keys=_mean_compressed(op, s),
     )
     steps, heads_at_once = _ring_step(share, heads)
-    time = steps * share.setting.machine.attention_time(
+    time = steps * share.setting.machine.kernels.attention(
         flops / steps,
         moved / steps,
         share.sequences,
@@ -272,14 +269,10 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
         module="attention",
         part="context_parallel",
         forward=np.where(
-            trades,
-            traded,
-            exposed_time(communication=forward, computation=core.forward, **hide),
+            trades, traded, exposed_time(communication=forward, computation=core.forward, **hide)
         ),
         backward=np.where(
-            trades,
-            traded,
-            exposed_time(communication=backward, computation=core.backward, **hide),
+            trades, traded, exposed_time(communication=backward, computation=core.backward, **hide)
         ),
         flops=np.zeros(()),
         repeated_by=core.repeated_by,

@@ -8,9 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import (
-    Contract,
-)
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.training_names import TrainingObjective
 from planner.estimators.ownership import Charge, charge

@@ -11,11 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.base.enums import (
-    ComputePrecision,
-    PipelineSchedule,
-    ZeroStage,
-)
+from planner.base.enums import ComputePrecision, PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
@@ -151,7 +147,9 @@ def step_time(
     """
     exchange = data_parallel_time(share.setting, c, parameters)
     close = share.setting.machine.close
-    copies = _copies(share, c, parameters)
+    groups = share.setting.model.layer_groups
+    moved = [moved_activations(share, group, c) for group in groups]
+    copies = host_copies(share.setting, c, parameters, moved)
     close("offload")
     blocks = _blocks(share, c, parameters, exchange, copies)
     close("")
@@ -219,12 +217,6 @@ def _side_by_side(c: TrainingConfigurations) -> BoolArray:
     """Where the forward pass of one micro-batch runs beside the backward pass of another."""
     dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
     return np.asarray(c.overlap_expert_parallel | dual)
-
-
-def _copies(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> HostCopies:
-    groups = share.setting.model.layer_groups
-    moved = [moved_activations(share, group, c) for group in groups]
-    return host_copies(share.setting, c, parameters, moved)
 
 
 def _blocks(

@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
-from planner.base.enums import (
-    AdapterKind,
-)
+from planner.base.enums import AdapterKind
 from planner.base.training_names import ExpertAdapters
 from planner.errors import PlannerError
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
@@ -190,7 +188,9 @@ def recomputed_flops_per_token(
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
     parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
     partly = _layer_flops_per_token(
-        model, sequence_length, lambda op: again.share_of(op.repeated_by, _parts(op, parts))
+        model,
+        sequence_length,
+        lambda op: again.share_of(op.repeated_by, parts if isinstance(op, AttentionCore) else {}),
     )
     if selective_share:
         partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
@@ -213,10 +213,6 @@ def _layer_flops_per_token(
             if flops:
                 found.append(group.num_hidden_layers * flops * share(op))
     return add(found)
-
-
-def _parts(op: Op, of_core: Mapping[str, Numeric]) -> Mapping[str, Numeric]:
-    return of_core if isinstance(op, AttentionCore) else {}
 
 
 _PASSES = 3  # forward, and twice as much backward

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
-from planner.base.software_enums import (
-    LossKernel,
-)
+from planner.base.software_enums import LossKernel
 from planner.estimators.machine import Group
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
 from planner.estimators.training.compilation import elementwise_tensors

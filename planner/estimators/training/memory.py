@@ -9,12 +9,7 @@ from itertools import chain
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
-from planner.base.enums import (
-    ComputePrecision,
-    OptimizerKind,
-    StatePrecision,
-    ZeroStage,
-)
+from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.configurations.table import TrainingConfigurations

@@ -91,7 +91,11 @@ class ModelStates:
                 end_moments=usual - states.main_weight,
                 traffic=states.optimizer_traffic,
             )
-        moment, copy = _moment_bytes(states, c), _copy_bytes(states, c)
+        # Weights that the optimizer updates, where they are not the weights themselves.
+        in_32_bits = 0.0 if states.weight >= MAIN_BYTES[MainPrecision.FP32] else 4.0
+        widths = np.array([states.main_weight, in_32_bits, 0.0])
+        copy = np.where(is_wide(c.precision), 0.0, widths[c.main_params_precision])
+        moment = _moment_bytes(states, c)
         moments, of_end = (each[c.optimizer] * moment for each in (_LAYER_STATES, _END_STATES))
         optimizer = copy + moments
         gradients = Gradients.of(
@@ -129,13 +133,6 @@ def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
     told = c.optimizer_state_precision
     untold = is_wide(c.precision) & (told == StatePrecision.FRAMEWORK)
     return np.where(untold, max(own, WIDE_BYTES), widths[told])
-
-
-def _copy_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
-    """Of the weights that the optimizer updates, where they are not the weights themselves."""
-    in_32_bits = 0.0 if states.weight >= MAIN_BYTES[MainPrecision.FP32] else 4.0
-    widths = np.array([states.main_weight, in_32_bits, 0.0])
-    return np.where(is_wide(c.precision), 0.0, widths[c.main_params_precision])
 
 
 def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:

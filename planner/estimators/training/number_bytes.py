@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    ComputePrecision,
-    MainPrecision,
-)
+from planner.base.enums import ComputePrecision, MainPrecision
 from planner.base.records import record
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import NARROW, WIDE

@@ -8,14 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    Recompute,
-)
+from planner.base.enums import Recompute
 from planner.base.records import record
-from planner.base.software_enums import (
-    KeptTensors,
-    RecomputedModules,
-)
+from planner.base.software_enums import KeptTensors, RecomputedModules
 from planner.configurations.table import TrainingConfigurations
 
 _CORE, _FEED_FORWARD, _CHEAP = (

@@ -81,7 +81,9 @@ def _sizes(share: Share, layer: Layer) -> Iterator[tuple[str, Numeric]]:
     """The tensor that each operator makes, and its bytes."""
     for op in layer.operators:
         if isinstance(op, Experts):
-            yield from _of_experts(share, op)
+            sent = share.number_bytes * expert_pairs(share, op.per_token)
+            yield MLPWI, sent * (op.matrices - 1) * op.width
+            yield MLPWO, sent * share.expert_tensor_parallel * op.depth
         elif op.makes and type(op) in _MADE:
             yield op.makes, _MADE[type(op)](share, op)
 
@@ -96,12 +98,6 @@ def _of_product(share: Share, op: Product) -> Numeric:
 def _of_core(share: Share, op: AttentionCore) -> Numeric:
     heads = op.heads / share.tensor_parallel
     return share.tokens * heads * (share.number_bytes * op.v_dim + _SUM_BYTES * share.fused)
-
-
-def _of_experts(share: Share, op: Experts) -> Iterator[tuple[str, Numeric]]:
-    sent = share.number_bytes * expert_pairs(share, op.per_token)
-    yield MLPWI, sent * (op.matrices - 1) * op.width
-    yield MLPWO, sent * share.expert_tensor_parallel * op.depth
 
 
 _MADE: dict[type[Op], Callable[..., Numeric]] = {
@@ -253,9 +249,7 @@ def _score(share: Share) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
     scores = score_bytes(
-        num_keys=share.sequence_length,
-        dropout=workload.dropout,
-        element_bytes=share.number_bytes,
+        num_keys=share.sequence_length, dropout=workload.dropout, element_bytes=share.number_bytes
     )
     return np.where(share.flash_attention, 0.0, scores)
 

@@ -9,10 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
-from planner.base.enums import (
-    Fp8Recipe,
-    Padding,
-)
+from planner.base.enums import Fp8Recipe, Padding
 from planner.base.records import record
 from planner.base.software_enums import TorchCompile
 from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven

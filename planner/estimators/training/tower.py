@@ -17,9 +17,7 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
-from planner.base.enums import (
-    ZeroStage,
-)
+from planner.base.enums import ZeroStage
 from planner.base.records import record
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.kernel_work import attributed

@@ -10,13 +10,14 @@ from planner.documents.shell import Script, Word, read_shell
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.launchers.peel import Peeled, peeled
-from planner.launch.launchers.recipes import NAMES, fronted
+from planner.launch.launchers.recipes import fronted
 from planner.launch.launchers.world import (
     conflict_of,
     layer_of_directives,
     visible,
     world_of,
 )
+from planner.launch.option_table import keys_of
 from planner.launch.understood import World
 from planner.launch.write import WRITTEN
 
@@ -52,10 +53,7 @@ class Inner:
     def require_agreement(self, name: str) -> None:
         """Refuse a job that its scheduler has no room for.
 
-        Raises
-        ------
-        LaunchError
-            With both lines of the file ``name``.
+        Raises `LaunchError`: with both lines of the file ``name``.
         """
         if self.conflict:
             raise LaunchError(f"{name}: {self.conflict} Change one of them.")
@@ -64,10 +62,7 @@ class Inner:
 def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
     """A script, with what its scheduler sets in the environment known to it.
 
-    Raises
-    ------
-    LaunchError
-        See `read_shell`.
+    Raises `LaunchError`: see `read_shell`.
     """
     script = read_shell(text, environment, name)
     set_by_scheduler = _scheduled(script)
@@ -120,7 +115,7 @@ def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return Inner(
         words=fronted(one.words, one.environment),
-        front=NAMES.get((one.words[0].text or "").rpartition("/")[2], ""),
+        front=keys_of("front").get((one.words[0].text or "").rpartition("/")[2], ""),
         environment=one.environment,
         world=world,
         line=one.words[0].line,

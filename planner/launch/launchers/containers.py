@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import product
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
@@ -18,6 +17,7 @@ from planner.documents.shell.text import Given, Span, stated
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.kubeflow import command_of
+from planner.launch.option_table import keys_of
 from planner.launch.understood import World
 from planner.specs.quantization import checkpoint_of
 
@@ -45,21 +45,6 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     }
 
 
-# Images that start a program by themselves, by what their names have: copies in other registries,
-# and images made of them (LMCache, AIBrix, Google's Deep Learning Containers), do as they do.
-_PROGRAMS = (
-    ("vllm-openai", ("vllm", "serve")),
-    ("public.ecr.aws/q9t5s3a7/vllm", ("vllm", "serve")),
-    ("text-generation-inference", ("text-generation-launcher",)),
-    ("predibase/lorax", ("lorax-launcher",)),
-    ("ollama/ollama", ("ollama", "serve")),
-    ("llama.cpp:server", ("llama-server",)),
-    ("aphrodite-openai", ("aphrodite", "run")),
-    ("runpod/worker-v1-vllm", ("runpod-worker-vllm",)),
-    ("runpod/worker-vllm", ("runpod-worker-vllm",)),
-    ("djl-inference", ("djl-serving",)),
-    ("djl-serving", ("djl-serving",)),
-)
 _FORMAT = ("spec", "predictor", "model", "modelFormat", "name")
 _NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-deploy, kserve
 # NVIDIA's documents call its image of any model ${NIM_LLM_IMAGE}.
@@ -81,41 +66,11 @@ _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
-# Options of a service of KServe that starts vLLM, by its keys.
-_PARALLELISM = {
-    "tensor": "--tensor-parallel-size",
-    "pipeline": "--pipeline-parallel-size",
-    "data": "--data-parallel-size",
-}
 # KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
 _OF_VLLM = ("huggingface", "vllm")
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 _MODELS = "/mnt/models"
 """Where KServe mounts the model of a service."""
-_OF_RUNTIME = {
-    "--model-id": "--model",
-    "--model-name": "--served-model-name",
-    "--backend": "",
-    "--backend=vllm": "",
-}
-# Keys of vllmConfig as helm/templates/deployment-vllm-multi.yaml and, of stages, the one of Ray in
-# vllm-project/production-stack hand them to vLLM.
-_OF_VALUES = {
-    "tensorParallelSize": "--tensor-parallel-size",
-    "pipelineParallelSize": "--pipeline-parallel-size",
-    "maxModelLen": "--max-model-len",
-    "maxNumSeqs": "--max-num-seqs",
-    "gpuMemoryUtilization": "--gpu-memory-utilization",
-    "dtype": "--dtype",
-    "maxLoras": "--max-loras",
-}
-# What lmcacheConfig of these values calls the two kinds of workers.
-_OF_NIXL = {
-    "sender": "prefill",
-    "kv_producer": "prefill",
-    "receiver": "decode",
-    "kv_consumer": "decode",
-}
 _NO_PREFIXES = "--no-enable-prefix-caching"
 _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 
@@ -148,10 +103,7 @@ class Container:
 def containers_of(text: str, name: str) -> tuple[Container, ...]:
     """The containers that a file of YAML documents describes; empty where it has none.
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, is too long or nested too deeply.
+    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
     return tuple(_containers(text, name))
 
@@ -184,14 +136,15 @@ def program_of(
 
     A NIM takes the ``gpus`` of its container, whatever they are.
     """
-    known: tuple[str, ...] = next((program for part, program in _PROGRAMS if part in image), ())
+    started = (program for part, program in keys_of("image").items() if part in image)
+    known = tuple(next(started, "").split())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     if nim := _NIM.search(image):
         number = gpus.single if gpus is not None else None
         known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
         names_program = names_program and "://" not in (words[0].text or "")
     elif not known and "vllm" in image and words and not names_program:
-        known = _PROGRAMS[0][1]  # built by its Dockerfile under another name
+        known = ("vllm", "serve")  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
     if not known or (names_program and not is_model):
         return tuple(words)
@@ -384,13 +337,17 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     container = container_at(main, {})
     if not container.words:
         return
-    world = World(
+    role = place.get("subComponentType").text or ""
+    yield replace(container, name=service, world=_of_workers(place, place), role=role)
+
+
+def _of_workers(place: Place, limited: Place) -> World:
+    """On what each of some workers of a graph runs, and how many there are."""
+    return World(
         num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-        gpus_per_node=gpu_limit(place),
+        gpus_per_node=gpu_limit(limited),
         copies=place.get("replicas").given("replicas"),
     )
-    role = place.get("subComponentType").text or ""
-    yield replace(container, name=service, world=world, role=role)
 
 
 def _of_component(place: Place) -> Iterator[Container]:
@@ -398,13 +355,8 @@ def _of_component(place: Place) -> Iterator[Container]:
     role = place.get("type").text or ""
     for pod in place.get("podTemplate", "spec", "containers").entries():
         container = container_at(pod, {})
-        world = World(
-            num_nodes=place.get("multinode", "nodeCount").given("nodes"),
-            gpus_per_node=gpu_limit(pod),
-            copies=place.get("replicas").given("replicas"),
-        )
         if container.words:
-            name = place.get("name").text or container.name
+            name, world = place.get("name").text or container.name, _of_workers(place, pod)
             yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
 
 
@@ -420,7 +372,10 @@ def _of_service(spec: Place) -> Iterator[Container]:
             (container_at(place, {}) for place in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
-        options = [*_parallel(pool.get("parallelism"))]
+        sizes = pool.get("parallelism")
+        options = [*options_at(sizes, keys_of("kserve parallelism"))]
+        if sizes.get("expert").text == "true":
+            options.append(plain_word("--enable-expert-parallel", sizes.get("expert").line))
         if more := container.environment.get(_MORE_ARGUMENTS):
             options += [plain_word(word, more.line) for word in (more.text or "").split()]
         limits = [gpu_limit(p) for p in pool.get("template", "containers").entries()]
@@ -428,7 +383,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
             name=role or "main",
             image=container.image,
             words=(
-                *(plain_word(word, spec.line) for word in ("vllm", "serve")),
+                *plain_words("vllm serve", spec.line),
                 word_at(name, model),
                 *options,
             ),
@@ -505,7 +460,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
     options: list[Word] = []
     for entry in place.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
-        own = _OF_RUNTIME.get(option.replace("_", "-"))
+        own = keys_of("kserve huggingface").get(option.replace("_", "-"))
         if own is None:
             options.append(word_at(entry.pieces, entry))
         elif own:
@@ -535,6 +490,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
 def _of_values(place: Place) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
     cache = place.get("lmcacheConfig")
+    kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
     return Container(
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
@@ -543,7 +499,7 @@ def _of_values(place: Place) -> Container:
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
         ),
-        role=_OF_NIXL.get(cache.get("nixlRole").text or cache.get("kvRole").text or "", ""),
+        role=keys_of("lmcache").get(kind, ""),
         line=place.line,
     )
 
@@ -566,26 +522,15 @@ def _of_runtime_of_stack(spec: Place) -> Container:
 def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
     """The command of a model of the stack, with the keys of its ``configs`` as options."""
     options: list[Word] = []
-    for config, (key, option) in product(configs, _OF_VALUES.items()):
-        if (value := config.get(key)).text:
-            options += [plain_word(option, value.line), word_at(value.pieces, value)]
+    for config in configs:
+        options += options_at(config, keys_of("production-stack"))
     caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
     options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
     if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
         options.append(plain_word("--enable-lora", place.line))
     for config in configs:
         options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    program = (plain_word(word, place.line) for word in ("vllm", "serve"))
-    return (*program, word_at(url.pieces, url), *options)
-
-
-def _parallel(place: Place) -> Iterator[Word]:
-    for key, option in _PARALLELISM.items():
-        if (value := place.get(key)).text:
-            yield plain_word(option, value.line)
-            yield word_at(value.pieces, value)
-    if place.get("expert").text == "true":
-        yield plain_word("--enable-expert-parallel", place.get("expert").line)
+    return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
 
 
 def _of_compose(service: str, place: Place, name: str) -> Container:
@@ -688,6 +633,24 @@ def word_at(pieces: Pieces, place: Place) -> Word:
 def plain_word(text: str, line: int) -> Word:
     """A word that a key stands for."""
     return Word.of(computed(text), line, text)
+
+
+def options_at(place: Place, keys: Mapping[str, str]) -> Iterator[Word]:
+    """The keys of a place as the options that they are."""
+    for key, option in keys.items():
+        if (value := place.get(*key.split("."))).text:
+            yield plain_word(option, value.line)
+            yield word_at(value.pieces, value)
+
+
+def plain_words(text: str, line: int) -> tuple[Word, ...]:
+    """The words of a command that a key stands for."""
+    return tuple(plain_word(word, line) for word in text.split())
+
+
+def shell_words(script: Word) -> tuple[Word, ...]:
+    """The command of a shell that runs a script."""
+    return (*plain_words("bash -c", script.line), script)
 
 
 def _all(container: Container) -> Iterator[Word]:

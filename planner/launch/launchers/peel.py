@@ -15,7 +15,7 @@ from planner.documents.shell.values import Piece, Pieces, computed
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import SHELLS, in_mounts, program_of
 from planner.launch.launchers.world import Layer, hosts, layer_of
-from planner.launch.option_table import shipped_rows
+from planner.launch.option_table import keys_of, shipped_rows
 
 
 @record(kw_only=True)
@@ -67,13 +67,6 @@ PROGRAMS = {
 }
 ACCELERATE = PROGRAMS.pop("accelerate launch")
 """Not by its name: its words stay."""
-MODULES = {
-    "torch.distributed.run": "torchrun",
-    "torch.distributed.launch": "torchrun",
-    "paddle.distributed.launch": "torchrun",
-    "deepspeed.launcher.runner": "deepspeed",
-}
-"""Wrappers as Python starts them."""
 
 
 Options = list[tuple[str, Word | None]]
@@ -161,10 +154,7 @@ def _option(program: Program, words: Sequence[Word], index: int, options: Option
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
     """The commands of a word that a shell reads again; their places are those in ``outer``.
 
-    Raises
-    ------
-    LaunchError
-        A quote in it is never closed.
+    Raises `LaunchError`: a quote in it is never closed.
     """
     name = f"{outer.name}:{word.line}, the script inside"
     return read_inner(_pieces(word), environment, outer.text, name).commands
@@ -303,8 +293,8 @@ def _python(state: Peeled) -> tuple[Peeled, bool]:
             rest = words[index + 1 :]
             if module == _ACCELERATE_MODULE:
                 return _accelerate(replace(state, words=rest)), True
-            if module in MODULES:
-                first = replace(rest[0], text=MODULES[module], span=None)
+            if wrapper := keys_of("python module").get(module):
+                first = replace(rest[0], text=wrapper, span=None)
                 return replace(state, words=(first, *rest[1:])), False
             return replace(state, words=words[index:]), True
         if text == "-c":

@@ -23,16 +23,17 @@ from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.errors import LaunchError
-from planner.launch.launchers.containers import Container, environment_at, plain_word, word_at
-from planner.launch.option_table import shipped_rows
+from planner.launch.launchers.containers import (
+    Container,
+    environment_at,
+    plain_word,
+    plain_words,
+    word_at,
+)
+from planner.launch.option_table import keys_of, shipped_rows
 from planner.launch.understood import LENGTHS, MOST_ABOVE, World
 
-ENGINES = {
-    "sglang_config": ("python3", "-m", "sglang.launch_server", "--model-path"),
-    "vllm_config": ("vllm", "serve", "--model"),
-    "trtllm_config": ("trtllm-serve",),
-}
-"""Keys of a recipe, and the words that start their engine."""
+_SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
 _WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
 _OWN_MODEL = ("model-path", "model")
 _LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
@@ -91,7 +92,7 @@ def _of_srt(document: Place) -> Iterator[Container]:
     """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
     resources, measured = document.get("resources"), document.get("benchmark")
     load = requests_at(measured, measured.get("concurrencies"))
-    for engine, program in ENGINES.items():
+    for engine in _SECTIONS:
         for kind, words in _WORKERS.items():
             section = document.get("backend", engine, kind)
             if not section.is_mapping:
@@ -103,7 +104,7 @@ def _of_srt(document: Place) -> Iterator[Container]:
                 name=kind,
                 image=document.get("model", "container").text or "",
                 words=(
-                    *(plain_word(word, section.line) for word in program),
+                    *plain_words(keys_of("server")[engine], section.line),
                     word_at(model.pieces, model),
                     *options_of(section, "" if engine == "trtllm_config" else "--"),
                 ),
@@ -149,9 +150,9 @@ def _of_vllm(document: Place) -> Iterator[Container]:
             name=name,
             image="",
             words=(
-                *(plain_word(word, variant.line) for word in ("vllm", "serve")),
+                *plain_words("vllm serve", variant.line),
                 word_at(named.pieces, named),
-                *_listed(lists),
+                *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
                 Word.of(untold(_AS_MANY), variant.line, "GPUS"),
@@ -161,19 +162,8 @@ def _of_vllm(document: Place) -> Iterator[Container]:
         )
 
 
-def _listed(lists: Sequence[Place]) -> Iterator[Word]:
-    for one in lists:
-        yield from (word_at(entry.pieces, entry) for entry in one.entries())
-
-
 # What frameworks of InferenceX begin or end with, and the engine that they start.
 _FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
-# Its keys as options of each engine; "" where a flag follows from another.
-_DEGREES = {
-    "sglang_config": {"tp": "--tp-size", "pp": "--pp-size", "ep": "--ep-size"},
-    "vllm_config": {"tp": "--tensor-parallel-size", "pp": "--pipeline-parallel-size"},
-    "trtllm_config": {"tp": "--tp_size", "pp": "--pp_size", "ep": "--moe_expert_parallel_size"},
-}
 # Attention of requests of their own on each of the GPUs that tp counts.
 _OWN_REQUESTS = {
     "sglang_config": ("--enable-dp-attention", "--dp-size", "{tp}"),
@@ -298,7 +288,7 @@ def _servers(entry: Place) -> Iterator[Container]:
                 name=role,
                 image=entry.get("image").text or "",
                 words=(
-                    *(plain_word(word, point.line) for word in ENGINES[engine]),
+                    *plain_words(keys_of("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
                     *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
@@ -317,7 +307,7 @@ def _servers(entry: Place) -> Iterator[Container]:
 def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
     """How a worker is split, as options of its engine."""
     texts: list[str] = []
-    known = _DEGREES[engine]
+    known = keys_of(f"inferencex {engine}")
     has_own = worker.get("dp-attn").text == "true"
     own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _OWN_REQUESTS[engine])
     for key, option in known.items():
@@ -332,46 +322,8 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
         yield Word.of(told, worker.line, text)
 
 
-_SERVERS = {
-    "vllm": ("vllm", "serve"),
-    "sglang": ("python3", "-m", "sglang.launch_server", "--model-path"),
-}
-# xorbitsai/inference, xinference/deploy/cmdline.py (1.5): options of `launch`; further ones are
-# those of the engine, with its names.
-_SHORT = {"-n": "--model-name", "-en": "--model-engine", "-s": "--size-in-billions",
-          "-f": "--model-format", "-q": "--quantization", "-t": "--model-type",
-          "-r": "--replica", "-u": "--model-uid", "-e": "--endpoint"}  # fmt: skip
-_OWN = {*_SHORT.values(), "--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker"}
+_OWN = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
 _KINDS = ("instruct", "chat", "it")
-# deepjavalibrary/djl-serving, serving/docs/lmi/user_guides/vllm_user_guide.md and
-# trt_llm_user_guide.md (0.32): keys of serving.properties; further ones are vLLM's own.
-_ROLLING = {
-    "": ("vllm", "serve"),
-    "auto": ("vllm", "serve"),
-    "disable": ("vllm", "serve"),  # its server takes requests as they come
-    "vllm": ("vllm", "serve"),
-    "lmi-dist": ("vllm", "serve"),
-    "trtllm": ("trtllm-serve",),
-}
-_OF_VLLM = {
-    "tensor_parallel_degree": "--tensor-parallel-size",
-    "pipeline_parallel_degree": "--pipeline-parallel-size",
-    "max_rolling_batch_size": "--max-num-seqs",
-    "max_rolling_batch_prefill_tokens": "--max-num-batched-tokens",
-    "quantize": "--quantization",
-}
-_OF_TRTLLM = {
-    "tensor_parallel_degree": "--tp_size",
-    "pipeline_parallel_degree": "--pp_size",
-    "max_rolling_batch_size": "--max_batch_size",
-    "max_num_tokens": "--max_num_tokens",
-}
-# triton-inference-server/tensorrtllm_backend, docs/model_config.md: parameters of a model.
-_OF_TRITON = {
-    "max_beam_width": "--max_beam_width",
-    "kv_cache_free_gpu_mem_fraction": "--kv_cache_free_gpu_memory_fraction",
-    "enable_chunked_context": "--enable_chunked_prefill",
-}
 _FIELD = re.compile(r"^\s*(?P<name>backend|max_batch_size)\s*:\s*\"?(?P<value>\w+)", re.MULTILINE)
 _PARAMETER = re.compile(
     r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
@@ -382,41 +334,6 @@ _PROFILE = re.compile(
     r"(?P<engine>tensorrt_llm|vllm|sglang)-(?:[\w-]+-)?(?P<stored>fp8|nvfp4|mxfp4|bf16|fp16)"
     r"(?:-tp(?P<tp>\d+))?(?:-pp(?P<pp>\d+))?"
 )
-_OF_PROFILE = {
-    "tensorrt_llm": ("--tp_size", "--pp_size", "--max_seq_len"),
-    "vllm": ("--tensor-parallel-size", "--pipeline-parallel-size", "--max-model-len"),
-    "sglang": ("--tp-size", "--pp-size", "--context-length"),
-}
-_ENGINES = {**_SERVERS, "tensorrt_llm": ("trtllm-serve",)}
-# runpod-workers/worker-vllm, docs/configuration.md: variables that are vLLM's options in capitals.
-_OF_WORKER = {
-    "TENSOR_PARALLEL_SIZE": "--tensor-parallel-size",
-    "PIPELINE_PARALLEL_SIZE": "--pipeline-parallel-size",
-    "DATA_PARALLEL_SIZE": "--data-parallel-size",
-    "MAX_MODEL_LEN": "--max-model-len",
-    "MAX_NUM_SEQS": "--max-num-seqs",
-    "MAX_NUM_BATCHED_TOKENS": "--max-num-batched-tokens",
-    "GPU_MEMORY_UTILIZATION": "--gpu-memory-utilization",
-    "QUANTIZATION": "--quantization",
-    "KV_CACHE_DTYPE": "--kv-cache-dtype",
-    "DTYPE": "--dtype",
-}
-NAMES = {
-    "xinference": "Xinference",
-    "aphrodite": "Aphrodite",
-    "nim": "NIM (16 bits on the GPUs that it is given, where no profile is named)",
-    "runpod-worker-vllm": "the worker of RunPod",
-    "djl-serving": "DJL Serving",
-}
-"""The fronts by the words that images and commands start them with."""
-_NO_OPTIONS = (
-    "model_id",
-    "rolling_batch",
-    "entryPoint",
-    "mpi_mode",
-    "output_formatter",
-    "async_mode",
-)
 
 
 def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
@@ -425,15 +342,15 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     name = texts[0].rpartition("/")[2]
     if name == "aphrodite" and texts[1:2] == ["run"]:
         has_model = any(text.partition("=")[0] == "--model" for text in texts)
-        server = _OPENAI if has_model else _SERVERS["vllm"]
+        server = _OPENAI if has_model else _VLLM
         return (*_plain(server, words[0].line), *words[2:])
     if texts[:2] == ["-m", "aphrodite.endpoints.openai.api_server"]:
         return (*_plain(_OPENAI, words[0].line), *words[2:])
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
     if name == "runpod-worker-vllm" and "MODEL_NAME" in environment:
-        model = (*_plain(_SERVERS["vllm"], words[0].line), environment["MODEL_NAME"])
-        return (*model, *_of_variables(environment, _OF_WORKER))
+        model = (*_plain(_VLLM, words[0].line), environment["MODEL_NAME"])
+        return (*model, *_of_variables(environment))
     if name == "djl-serving":
         told = {key: word.text or "" for key, word in environment.items()}
         rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
@@ -446,6 +363,7 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
 
+_VLLM = ("vllm", "serve")
 _OPENAI = ("-m", "vllm.entrypoints.openai.api_server")
 
 
@@ -453,8 +371,8 @@ def _plain(texts: Sequence[str], line: int) -> Iterator[Word]:
     return (Word.of(computed(text), line, text) for text in texts)
 
 
-def _of_variables(environment: Mapping[str, Word], options: Mapping[str, str]) -> Iterator[Word]:
-    for name, option in options.items():
+def _of_variables(environment: Mapping[str, Word]) -> Iterator[Word]:
+    for name, option in keys_of("runpod").items():
         if (value := environment.get(name)) is not None and value.text != "":
             yield from _plain([option], value.line)
             yield value
@@ -471,7 +389,8 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
     named = named.removeprefix("hf://")
     profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
     told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
-    server, names = _ENGINES[told["engine"]], _OF_PROFILE[told["engine"]]
+    server = keys_of("server")[told["engine"]].split()
+    names = keys_of(f"nim {told['engine']}").values()
     given = {word.begins.partition("=")[0] for word in words[3:]}
     is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
     yield from _plain([*server, *([] if is_given else [named])], words[0].line)
@@ -487,23 +406,23 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
-    texts = [word.text or "" for word in words]
+    texts, short = [word.text or "" for word in words], keys_of("xinference")
     own: dict[str, str] = {}
     rest: list[Word] = []
     place = 2
     while place < len(words):
         name, equals, value = texts[place].partition("=")
-        name = _SHORT.get(name, name.replace("_", "-"))
-        if name in _OWN:
+        name = short.get(name, name.replace("_", "-"))
+        if name in (*short.values(), *_OWN):
             own[name] = value if equals else next(iter(texts[place + 1 : place + 2]), "")
             place += 1 if equals else 2
         else:
             rest.append(words[place])
             place += 1
-    server = _SERVERS.get(own.get("--model-engine", "").lower())
-    if server is None:
+    engine = own.get("--model-engine", "").lower()
+    if engine not in ("vllm", "sglang"):
         return tuple(words)
-    told = [*server, own.get("--model-path") or _model(own)]
+    told = [*keys_of("server")[engine].split(), own.get("--model-path") or _model(own)]
     if own.get("--n-gpu", "auto").isdigit():
         told += ["--tensor-parallel-size", own["--n-gpu"]]
     return (*_plain(told, words[0].line), *rest)
@@ -534,19 +453,19 @@ def served_by_properties(text: str) -> str:
     own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
     rows = [line.removeprefix("option.").partition("=") for line in own]
     known = {key.strip(): value.strip() for key, equals, value in rows if equals}
-    program = _ROLLING.get(known.get("rolling_batch", ""))
+    program = keys_of("djl server").get(known.get("rolling_batch", ""))
     if program is None or "model_id" not in known:
         return ""
-    names = _OF_TRTLLM if program[0] == "trtllm-serve" else _OF_VLLM
+    names = keys_of(f"djl {program.split()[0]}")
     lines: list[str] = []
     for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
-        is_own = names is _OF_VLLM and key not in _NO_OPTIONS
-        option = names.get(key, f"--{key.replace('_', '-')}" if equals and is_own else "")
+        is_own = equals and program != "trtllm-serve"
+        option = names.get(key, f"--{key.replace('_', '-')}" if is_own else "")
         if not option or value == "false" or value == "max" or "." in option:
             lines.append("\\")
         else:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
-    start = " ".join((*program, shlex.quote(known["model_id"])))
+    start = f"{program} {shlex.quote(known['model_id'])}"
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
 
 
@@ -606,7 +525,7 @@ def served_by_triton(text: str) -> str:
     words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
     if fields.get("max_batch_size", "0") != "0":
         words += ["--max_batch_size", fields["max_batch_size"]]
-    for name, option in _OF_TRITON.items():
+    for name, option in keys_of("triton").items():
         value = known.get(name, "").lower()
         if value not in ("", "false") and "$" not in value:
             words += [option] if value == "true" else [option, value]

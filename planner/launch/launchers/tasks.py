@@ -14,8 +14,8 @@ values tell the workers of both kinds; mosaicml/llm-foundry at 0.22, mcli/README
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import accumulate, product
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
@@ -27,26 +27,21 @@ from planner.launch.launchers.containers import (
     environment_at,
     gpu_limit,
     in_mounts,
+    options_at,
     plain_word,
+    plain_words,
     program_of,
     replaced,
+    shell_words,
     word_at,
 )
 from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
 from planner.launch.launchers.world import INSTANCES, gpu_called
+from planner.launch.option_table import keys_of
 from planner.launch.understood import LENGTHS, World
 
 _SKY = "SKYPILOT_"
 _CACHE = "/app/model_cache/"
-# Keys of trt_llm.build and trt_llm.runtime, and what quantization_type begins with.
-_OF_TRT_LLM = {
-    "tensor_parallel_count": "--tp_size",
-    "tensor_parallel_size": "--tp_size",
-    "max_seq_len": "--max_seq_len",
-    "max_batch_size": "--max_batch_size",
-    "max_num_tokens": "--max_num_tokens",
-    "kv_cache_free_gpu_mem_fraction": "--kv_cache_free_gpu_memory_fraction",
-}
 _ALGORITHMS = {"fp8": "FP8", "fp4": "NVFP4"}
 _KINDS = ("prefill", "decode")
 _OF_DSTACK = ("service", "task")
@@ -55,39 +50,12 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 _MACRO = re.compile(r"\$\{(?P<name>[\w.-]+)\}")
 # Lines of a command of llama-swap are one, without those that are comments.
 _BREAKS = re.compile(r"^[ \t]*#[^\n]*|\\?\n", re.MULTILINE)
-_OF_LLAMA_CPP = {
-    "": "llama-server",
-    "parameters.model": "--model",
-    "context_size": "--ctx-size",
-    "gpu_layers": "--gpu-layers",
-    "batch": "--ubatch-size",
-    "cache_type_k": "--cache-type-k",
-    "cache_type_v": "--cache-type-v",
-    "tensor_split": "--tensor-split",
-}
-_OF_VLLM = ("--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
-            "--quantization", "--dtype")  # fmt: skip
-_LOCAL = {
-    "llama-cpp": _OF_LLAMA_CPP,
-    "llama": _OF_LLAMA_CPP,
-    "vllm": {
-        "": "vllm serve",
-        "parameters.model": "--model",
-        "context_size": "--max-model-len",
-        **{option.strip("-").replace("-", "_"): option for option in _OF_VLLM},
-    },
-}
-"""What keys of LocalAI's models are to the program of a backend; "" is the program."""
-_PARALLELISM = {"tensor": "--tensor-parallel-size", "data": "--data-parallel-size"}
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
     """What a file of YAML documents starts as a task; empty where it has none.
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, is too long or nested too deeply.
+    Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
     return tuple(one for document in documents(text, name) for one in _tasks(document, name))
 
@@ -100,7 +68,7 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_dstack(document, resources)
     elif any(place.get("cmd").text for _, place in document.get("models").items()):
         yield from _of_swap(document)
-    elif document.get("parameters", "model").text and document.get("backend").text in _LOCAL:
+    elif document.get("parameters", "model").text and _of_backend(document):
         yield _of_local_ai(document)
     elif document.get("inference", "preset", "name").text:
         yield _of_kaito(document)
@@ -138,11 +106,10 @@ def _of_sky(document: Place, resources: Place) -> Container:
     each = "1" if world.gpus_per_node is None else str(world.gpus_per_node.single)
     known = {"NUM_GPUS_PER_NODE": each, "NUM_NODES": nodes.text or "1", "NODE_RANK": "0"}
     run = document.get("run")
-    words = (plain_word("bash", run.line), plain_word("-c", run.line), word_at(run.pieces, run))
     return Container(
         name=document.get("name").text or "",
         image="",
-        words=words,
+        words=shell_words(word_at(run.pieces, run)),
         environment={
             **environment_at(document.get("envs")),
             **{_SKY + name: plain_word(value, nodes.line) for name, value in known.items()},
@@ -160,12 +127,11 @@ def _of_dstack(document: Place, resources: Place) -> Container:
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
     script = [piece for entry in commands.entries() for piece in (*entry.pieces, *computed("\n"))]
-    words = (plain_word("bash", commands.line), plain_word("-c", commands.line))
     is_size = _MEMORY.match(word) is not None  # any GPU with that much of it
     return Container(
         name=document.get("name").text or "",
         image=document.get("image").text or "",
-        words=(*words, word_at(tuple(script), commands)),
+        words=shell_words(word_at(tuple(script), commands)),
         environment={
             **environment_at(document.get("env")),
             **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
@@ -192,7 +158,7 @@ def _of_swap(document: Place) -> Iterator[Container]:
         yield Container(
             name=name,
             image="",
-            words=(plain_word("bash", command.line), plain_word("-c", command.line), script),
+            words=shell_words(script),
             environment=environment_at(place.get("env")),
             deployment=number,
             line=command.line,
@@ -209,14 +175,15 @@ def _one_line(pieces: Pieces) -> Pieces:
     )
 
 
+def _of_backend(document: Place) -> Mapping[str, str]:
+    return keys_of(f"localai {document.get('backend').text}")
+
+
 def _of_local_ai(document: Place) -> Container:
     """A model of LocalAI, by the options of the program that its backend is built on."""
-    options = _LOCAL[document.get("backend").text or ""]
-    words = [plain_word(word, document.line) for word in options[""].split()]
-    for key, option in options.items():
-        value = document.get(*key.split(".")) if key else Place.nothing(document)
-        if value.text:
-            words += [plain_word(option, value.line), word_at(value.pieces, value)]
+    options = {**_of_backend(document)}
+    words = [*plain_words(options.pop(""), document.line)]
+    words += options_at(document, options)
     return Container(name="", image="", words=tuple(words), line=document.line)
 
 
@@ -225,10 +192,9 @@ def _of_kaito(document: Place) -> Container:
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
     known = INSTANCES.get((instance.text or "").lower())
-    words = [plain_word(word, name.line) for word in ("vllm", "serve", name.text or "")]
+    words = [*plain_words(f"vllm serve {name.text}", name.line)]
     if known is not None:
-        sizes = ("--tensor-parallel-size", str(known.gpus))
-        words += [plain_word(word, instance.line) for word in sizes]
+        words += plain_words(f"--tensor-parallel-size {known.gpus}", instance.line)
     return Container(
         name="",
         image="",
@@ -248,11 +214,9 @@ def _of_mosaic(document: Place) -> Container:
     """A run of MosaicML: ``parameters`` are put into a file for the command."""
     command, parameters = document.get("command"), document.get("parameters")
     compute = document.get("compute")
-    words = [plain_word("bash", command.line), plain_word("-c", command.line)]
-    words.append(word_at(command.pieces, command))
+    words = [*shell_words(word_at(command.pieces, command))]
     if [*parameters.items()]:
-        program = ("composer", "train/train.py", "parameters.yaml")
-        words = [plain_word(word, parameters.line) for word in program]
+        words = [*plain_words("composer train/train.py parameters.yaml", parameters.line)]
         words += options_of(parameters, "")
     return Container(
         name=document.get("name").text or "",
@@ -272,7 +236,7 @@ def _of_kubeai(spec: Place) -> Container:
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
     options = (word_at(entry.pieces, entry) for entry in spec.get("args").entries())
-    program = (plain_word(word, spec.line) for word in ("vllm", "serve"))
+    program = plain_words("vllm serve", spec.line)
     model = word_at(Place.pieces_after(url, "hf://"), url)
     return Container(
         name="",
@@ -319,16 +283,15 @@ def _of_trt_llm(document: Place) -> Container:
     build, runtime = place.get("build"), place.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
     words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
-    for section, key in product((build, runtime), _OF_TRT_LLM):
-        if (value := section.get(key)).text:
-            words += [plain_word(_OF_TRT_LLM[key], value.line), word_at(value.pieces, value)]
+    for section in (build, runtime):
+        words += options_at(section, keys_of("truss trt_llm"))
     kind = build.get("quantization_type")
     stored, _, cache = (kind.text or "no_quant").partition("_")
     if stored != "no":
         algorithm = _ALGORITHMS.get(stored) if cache in ("", "kv") else kind.text
-        words += [plain_word(one, kind.line) for one in ("--quantization", algorithm or stored)]
+        words += plain_words(f"--quantization {algorithm or stored}", kind.line)
     if cache == "kv":
-        words += [plain_word(one, kind.line) for one in ("--kv_cache_dtype", "fp8")]
+        words += plain_words("--kv_cache_dtype fp8", kind.line)
     drafts = build.get("speculator", "num_draft_tokens")
     if drafts.text:
         words.append(plain_word(f"speculative_config.max_draft_len={drafts.text}", drafts.line))
@@ -380,11 +343,9 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
                 for entry in place.get(key).entries()
             ]
             given = {word.begins.partition("=")[0] for word in options}
-            for key, option in _PARALLELISM.items():
-                size = pool.get("parallelism", key)
-                if size.text and option not in given:
-                    options += [plain_word(option, size.line), word_at(size.pieces, size)]
-            program = [plain_word(word, pool.line) for word in ("vllm", "serve")]
+            sizes = {key: one for key, one in keys_of("llm-d").items() if one not in given}
+            options += options_at(pool.get("parallelism"), sizes)
+            program = plain_words("vllm serve", pool.line)
             words = (*program, word_at(Place.pieces_after(model, "hf://"), model), *options)
         labels = [*pool.get("acceleratorTypes", "labelValues").entries()]
         labels += [*values.get("acceleratorTypes", "labelValues").entries()]

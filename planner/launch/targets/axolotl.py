@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.base.enums import (
-    Offload,
-)
 from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError, SpecError
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings, Words
-from planner.launch.target import Argument, Draft, File, Job, Target, Variable, plan_words
+from planner.launch.target import Argument, Draft, File, Job, Target, plan_words
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
 from planner.launch.trainer.said import Sources, text_of, with_defaults
 from planner.launch.trainer.writing import (
+    LEFT,
+    OUTPUT,
+    RATE,
     adapter_notes,
     adapter_quantities,
     adapter_remarks,
     fill_quantities,
+    fsdp_words,
     has_adapter,
     nested,
     optimizer_name,
@@ -61,7 +62,10 @@ def axolotl_answers(reading: Reading) -> Answers:
             f"{found.name}: axolotl's {trains} is not predicted, as it trains a part of the "
             "parameters: all of them, and adapters, are."
         )
-    _with_experts(sources)
+    # Adapters of parameters that are no modules, as those of fused experts, beside the others'.
+    if given := sources.script.get("--lora_target_parameters"):
+        modules = f"{sources.text('--lora_target_modules') or ''} {text_of(given) or ''}"
+        sources.script["--lora_target_modules"] = given.saying(modules.strip())
     defaults = with_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
         sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
@@ -98,15 +102,6 @@ _UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
 _PARTS = (_UNFROZEN, "lisa_n_layers")
 _LAYERS = re.compile("layers|blocks")
 _NOTHING = (None, "", "null", "0")
-
-
-def _with_experts(sources: Sources) -> None:
-    """Adapters of parameters that are no modules, as those of fused experts, beside the others'."""
-    if (given := sources.script.get("--lora_target_parameters")) is None:
-        return
-    modules = sources.text("--lora_target_modules") or ""
-    said = f"{modules} {text_of(given) or ''}".strip()
-    sources.script["--lora_target_modules"] = given.saying(said)
 
 
 # Keys that say it, in this order where there are several.
@@ -163,19 +158,11 @@ def _translate(document: Found, sources: Sources) -> None:
 
 CONFIG = "axolotl.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
-_RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
-_OUTPUT = Variable(
-    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
-)
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
 _LEFT = (
     Remark(parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"),
-    Remark(
-        parameter="learning rate",
-        value="",
-        note="with schedule and decay: yours; no effect on time or memory",
-    ),
+    *LEFT,
 )
 
 
@@ -211,17 +198,11 @@ def _quantities(job: Job) -> Quantities:
 
 
 def _fsdp(job: Job) -> Words:
-    inside = job["recompute"] == "full" and not job["recompute_num_layers"]
+    words = fsdp_words(job)
     return {
+        **words,
         "zero_stage_by_fsdp": job["zero_stage"],
-        "fsdp_version": 2,
-        "sharded_weights": job["zero_stage"] == 3,
-        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
-        "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        # Layers are repeated in FSDP's own units: gradient_checkpointing would gather them twice.
-        "fsdp_recompute": True if inside else None,
-        "recompute": "none" if inside else job["recompute"],
+        "recompute": "none" if words["fsdp_recompute"] else job["recompute"],
         "dp_shard": job.data_parallel // job["data_parallel_replicas"],
     }
 
@@ -262,8 +243,8 @@ def _draft(job: Job, settings: Settings) -> Draft:
         files.append(deepspeed_file(table.written(said)))
     arguments = (
         Argument(words=("-m", "axolotl.cli.train", CONFIG)),
-        Argument(words=("--learning-rate", _RATE)),
-        Argument(words=("--output-dir", _OUTPUT)),
+        Argument(words=("--learning-rate", RATE)),
+        Argument(words=("--output-dir", OUTPUT)),
     )
     return training_draft(
         job,
@@ -276,29 +257,4 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _starts(words: Sequence[str]) -> bool:
-    plain = [word for word in words if not word.startswith("-")]
-    if list(plain[:2]) in (["axolotl", "train"], ["axolotl", "preprocess"]):
-        return True
-    return any(word in ("axolotl.cli.train", "axolotl.cli.sft") for word in plain[:2])
-
-
-def _is_of(values: Mapping[str, object]) -> bool:
-    return "base_model" in values and bool(
-        {"sequence_len", "micro_batch_size", "datasets.0.path", "adapter"} & set(values)
-    )
-
-
-TARGET = Target(
-    name="axolotl",
-    title="Axolotl",
-    version="axolotl 0.21.0",
-    workloads=("train",),
-    profiles=("HF Trainer", "HF Trainer Triton", *_BY_FSDP, "DeepSpeed"),
-    quantities=_quantities,
-    draft=_draft,
-    answers=axolotl_answers,
-    starts=_starts,
-    is_of=_is_of,
-    accepted=("axolotl-0.21.0",),
-)
+TARGET = Target.of("axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import flag, number, told, with_words
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.rollouts import flag, number, told
+from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
+from planner.launch.understood import Gathered, Reading
 
 _PLUGINS = {"zero1": 1, "zero2": 2, "zero2_cpu": 2, "low_level_zero": 1, "ddp": 0, "torch_ddp": 0,
             "torch_ddp_fp16": 0, "fsdp": 3, "fsdp_cpu": 3, "torch_fsdp": 3}  # fmt: skip
@@ -22,13 +22,6 @@ _CHUNKED = ("gemini", "gemini_auto")
 _SCRIPTS = {row["script"]: row for row in shipped_rows("models/colossalai.csv")}
 _SIZES = {"7b": "llama-2-7b", "13b": "llama-2-13b", "70b": "llama-2-70b"}
 _BENCHMARK = "benchmark"
-_IGNORED = ("--dataset", "--eval_dataset", "--save", "--tensorboard", "--config_file", "--lr",
-            "--grad_clip", "--weight_decay", "--warmup", "--pad", "--use_neft", "--tokenizer_dir",
-            "--log_dir", "--use_wandb", "--beta", "--gamma", "--loss", "--disable_loss", "--num_s",
-            "--load_checkpoint", "--checkpoint_path", "--skip_save", "--benchmark", "--desirable",
-            "--undesirable", "--auto_weight", "--lam", "--length_norm", "--ignore_steps", "-s",
-            "-i", "--profile", "--overlap", "--no_cache", "--pp_style", "--model_type",
-            "--mem_cap", "--prefetch_num", "--disable-async")  # fmt: skip
 _RANK = 8
 _NEAREST = (
     "ColossalAI's plugin {plugin} has no profile of its own: predicted as {profile}, the nearest."
@@ -55,16 +48,8 @@ def _script(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2].removesuffix(".py") if words else ""
 
 
-def answers(reading: Reading) -> Answers:
-    """What a command says.
-
-    Raises
-    ------
-    LaunchError
-        Its plugin has no profile that is near, or its layout is that of other GPUs.
-    """
-    reading = TARGET.reading(with_words(reading).found)
-    found = gathered(reading, "ColossalAI")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What no row tells of a command."""
     script = _script([one.single or "" for one in reading.found.positional])
     row = _SCRIPTS.get(script, {})
     plugin = told(reading, "--plugin", "-p") or "gemini"
@@ -79,12 +64,8 @@ def answers(reading: Reading) -> Answers:
     precision = row.get("precision", "fp16")
     found.assume("precision", precision, f"{precision} is that of the script")
     _model(reading, found, is_benchmark=script == _BENCHMARK)
-    _split(reading, found, plugin)
-    _batch(reading, found, row)
+    _batch(reading, found, row, _split(reading, found, plugin))
     _adapter(reading, found)
-    used = frozenset(TARGET.table.used | TARGET.table.options)
-    ignored = frozenset(name for name in reading.found.options if name.startswith(_IGNORED))
-    return found.made(used=used, ignored=ignored - used)
 
 
 def _model(reading: Reading, found: Gathered, *, is_benchmark: bool) -> None:
@@ -95,8 +76,8 @@ def _model(reading: Reading, found: Gathered, *, is_benchmark: bool) -> None:
     found.need("model", model and _SIZES.get(model, model))
 
 
-def _split(reading: Reading, found: Gathered, plugin: str) -> None:
-    """GPUs, who shares the model, and the profile that is nearest."""
+def _split(reading: Reading, found: Gathered, plugin: str) -> int | None:
+    """Who shares the model, the profile that is nearest, and the ranks that share the batch."""
     values = found.values
     stage = number(reading, "--zero", "--zero_stage") or 0
     mode, ranks = told(reading, "--sp_mode") or "split_gather", number(reading, "--sp") or 1
@@ -121,15 +102,10 @@ def _split(reading: Reading, found: Gathered, plugin: str) -> None:
         values["offload"] = "optimizer_weights" if "fsdp" in plugin else "optimizer"
     values["framework"] = profile
     found.notes.append(_NEAREST.format(plugin=plugin, profile=profile))
-    total = gpus_of(reading.found.world)
-    require_split(reading, total, **sizes, context=int(values["context_parallel"]))
-    if total is None:
-        found.ask("num_gpus")
-    else:
-        values["num_gpus"] = total
+    return ranks_of(reading, found, **sizes, context=int(values["context_parallel"]))
 
 
-def _batch(reading: Reading, found: Gathered, row: dict[str, str]) -> None:
+def _batch(reading: Reading, found: Gathered, row: dict[str, str], ranks: int | None) -> None:
     """Sequences of a process and of a step, and their length."""
     values = found.values
     length = number(reading, "--max_length", "--max_len", "-l")
@@ -144,9 +120,7 @@ def _batch(reading: Reading, found: Gathered, row: dict[str, str]) -> None:
     if int(values["pipeline_parallel"]) > 1:
         micro = number(reading, "--microbatch_size", "--mbs") or 1
     found.need("micro_batch_size", micro)
-    split = [int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline", "context")]
-    if "num_gpus" in values and batch:
-        ranks = values["num_gpus"] // (split[0] * split[1] * split[2])
+    if ranks is not None and batch:
         values["global_batch_size"] = batch * steps * ranks
 
 
@@ -173,13 +147,4 @@ def _rank_beside(reading: Reading) -> int | None:
     return int(rank) if rank.isdecimal() else _RANK
 
 
-TARGET = Target(
-    name="colossalai",
-    title="ColossalAI",
-    version="ColossalAI 4f9953b",
-    workloads=("train",),
-    profiles=("DeepSpeed", "Megatron-LM", "FSDP"),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("colossalai", _tell, spelled=as_it_is, starts=starts)

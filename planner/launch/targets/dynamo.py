@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, Settings
+from planner.launch.option_table import OptionTable, Quantities, Settings, keys_of, tool_named
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
@@ -32,10 +33,7 @@ from planner.launch.write import heading
 def answers(reading: Reading) -> Answers:
     """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
 
-    Raises
-    ------
-    LaunchError
-        Always.
+    Raises `LaunchError`: always.
     """
     raise LaunchError(
         f"{reading.found.name}: no worker of the graph has a command of dynamo.vllm, "
@@ -44,22 +42,11 @@ def answers(reading: Reading) -> Answers:
 
 
 NAME = "dynamo"
-_VERSION = "1.6.1"
+_VERSION = tool_named(NAME)["version"].rpartition(" ")[2]
 _GRAPH = "graph.yaml"
 _TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
 _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
-
-
-@record(kw_only=True)
-class _Engine:
-    """How Dynamo runs an engine: its framework's name, image and table, its options as words."""
-
-    framework: str
-    image: str
-    table: str
-    quantities: Callable[[Worker], Quantities]
-    words: Callable[[Server, str], list[str]]
 
 
 def _vllm_words(server: Server, model: str) -> list[str]:
@@ -75,25 +62,12 @@ def _sglang_words(server: Server, model: str) -> list[str]:
     return [*named, *_flat(sglang.command_options(server))]
 
 
-# Options of trtllm-serve that the worker has under another name; others are in its document.
-_TRTLLM = {
-    "--tp_size": "--tensor-parallel-size",
-    "--pp_size": "--pipeline-parallel-size",
-    "--moe_expert_parallel_size": "--expert-parallel-size",
-    "--enable_attention_dp": "--enable-attention-dp",
-    "--max_batch_size": "--max-batch-size",
-    "--max_num_tokens": "--max-num-tokens",
-    "--max_seq_len": "--max-seq-len",
-    "--kv_cache_free_gpu_memory_fraction": "--free-gpu-memory-fraction",
-}
-
-
 def _trtllm_words(server: Server, model: str) -> list[str]:
     words = ["--model-path", model, "--served-model-name", model]
-    more: dict[str, str | None] = {}
+    named, more = keys_of("dynamo.trtllm"), dict[str, str | None]()
     for setting in server.settings.options:
-        if setting.option in _TRTLLM:
-            words += [_TRTLLM[setting.option], *([setting.text] if setting.text else [])]
+        if setting.option in named:
+            words += [named[setting.option], *([setting.text] if setting.text else [])]
         elif setting.option == "--kv_cache_dtype":
             more["kv_cache_config.dtype"] = setting.text
         elif setting.option == "--enable_chunked_prefill":
@@ -114,27 +88,21 @@ def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
     ]
 
 
+@record(kw_only=True)
+class _Engine:
+    """How Dynamo runs an engine: its module, its name and image there, its options as words."""
+
+    module: Any
+    framework: str
+    image: str
+    words: Callable[[Server, str], list[str]]
+
+
 _ENGINES = {
-    "vLLM": _Engine(
-        framework="vllm",
-        image="vllm-runtime",
-        table=vllm.NAME,
-        quantities=vllm.worker_quantities,
-        words=_vllm_words,
-    ),
-    "SGLang": _Engine(
-        framework="sglang",
-        image="sglang-runtime",
-        table=sglang.NAME,
-        quantities=sglang.worker_quantities,
-        words=_sglang_words,
-    ),
+    "vLLM": _Engine(module=vllm, framework="vllm", image="vllm", words=_vllm_words),
+    "SGLang": _Engine(module=sglang, framework="sglang", image="sglang", words=_sglang_words),
     "TensorRT-LLM": _Engine(
-        framework="trtllm",
-        image="tensorrtllm-runtime",
-        table=tensorrt_llm.NAME,
-        quantities=tensorrt_llm.worker_quantities,
-        words=_trtllm_words,
+        module=tensorrt_llm, framework="trtllm", image="tensorrtllm", words=_trtllm_words
     ),
 }
 _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
@@ -146,7 +114,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, object]:
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
         "name": "main",
-        "image": f"{_REGISTRY}{engine.image}:{_VERSION}",
+        "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}",
         "command": ["python3", "-m", f"dynamo.{engine.framework}"],
         "args": engine.words(server, model),
         "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
@@ -163,7 +131,7 @@ def _component(server: Server, engine: _Engine) -> dict[str, object]:
 
 
 def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, object]:
-    container = {"name": "main", "image": f"{_REGISTRY}{engine.image}:{_VERSION}"}
+    container = {"name": "main", "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}"}
     frontend = {
         "name": "Frontend",
         "type": "frontend",
@@ -190,9 +158,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
     def quantities(worker: Worker) -> Quantities:
         """The operator tells the nodes of a worker each other's addresses."""
-        return {**engine.quantities(worker), "num_nodes": None}
+        return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
-    servers = servers_of(job, OptionTable.load(engine.table), quantities, model_word)
+    servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
     unset = [server.model for server in servers if isinstance(server.model, Variable)]
     texts = (one.text for server in servers for one in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
@@ -223,15 +191,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return replace(draft, files=(graph,))
 
 
-TARGET = Target(
-    name=NAME,
-    title="NVIDIA Dynamo",
-    version=f"Dynamo {_VERSION}",
-    workloads=("serve",),
-    profiles=tuple(_ENGINES),
+TARGET = Target.of(
+    NAME,
     quantities=lambda job: {"pool": workers_of(job)[-1].name},
     draft=_draft,
     answers=answers,
-    accepted=("dynamo-1.6.1", "vllm-0.33.0", "sglang-0.5.23"),
-    aliases=("nvidia-dynamo",),
 )

@@ -7,19 +7,16 @@ Source: EleutherAI/gpt-neox at ea7aefd, ``megatron/neox_arguments`` (``arguments
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.rollouts import flag
+from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
+from planner.launch.understood import Found, Gathered, Reading, gpus_of
 
-NEAREST = ("Megatron-DeepSpeed",)
-"""Whose predictions are taken: its pipeline and ZeRO are DeepSpeed's, its layers Megatron's."""
-_PROGRAM = "deepy.py"
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
-_OWN = {"pipe_parallel_size", "model_parallel_size", "no_weight_tying", "gpt_j_residual"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,
                  "spmtokenizer": 32000, "charleveltokenizer": 512}  # fmt: skip
 _USUAL_TOKENIZER = "GPT2BPETokenizer"
@@ -31,39 +28,9 @@ _POSITIONS = {"rotary": "rotary", "learned": "learned", "alibi": "alibi", "none"
 _OF_TABLE = "attention_config"
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["./deepy.py", "train.py", "configs/20B.yml"])
-    True
-    """
-    own = [word for word in words if not word.startswith("-")][:2]
-    return len(own) == 2 and own[0].endswith(_PROGRAM) and own[1].endswith("train.py")
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of GPT-NeoX.
-
-    >>> is_of(dict.fromkeys(["num-layers", "hidden-size", "num-attention-heads",
-    ...                      "pipe-parallel-size"]))
-    True
-    """
-    names = {name.replace("-", "_") for name in values}
-    return names >= _SHAPE and bool(names & _OWN)
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with those that it names.
-
-    Raises
-    ------
-    LaunchError
-        Its layers are of a kind that is not read, or its layout is that of other GPUs.
-    """
-    own = reading.found.options
-    every = [*(file.options for file in reading.found.files.values()), own]
-    options = {name.replace("-", "_"): given for one in every for name, given in one.items()}
-    reading = TARGET.reading(replace(reading.found, options=options))
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a configuration, or of a command with those that it names."""
+    options = reading.found.options
     kinds = {given.single for name, given in options.items() if name.startswith(_OF_TABLE)}
     strange = next((kind for kind in _UNREAD if kind in kinds), "")
     if (reading.number("moe_num_experts") or 1) > 1:
@@ -73,25 +40,30 @@ def answers(reading: Reading) -> Answers:
             f"{reading.place}: {strange}: of GPT-NeoX the layers of attention and a dense block "
             "alone are read: describe the run without --from."
         )
-    found = gathered(reading, "GPT-NeoX")
     values = found.values
-    (values["framework"],) = NEAREST
     values["flash_attention"] = "flash" in kinds
     values["pipeline_parallel"] = max(reading.number("pipe_parallel_size") or 1, 1)
     rates = map(reading.amount, ("attention_dropout", "hidden_dropout"))
     values["dropout"] = any((rate or 0) > 0 for rate in rates)
     device = (reading.text("zero_optimization.offload_optimizer.device") or "none").lower()
-    is_away = _is(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
+    is_away = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
     values["offload"] = "optimizer" if is_away else "none"
     kind = (reading.text("optimizer.type") or "adam").lower()
     values["optimizer"] = next((one for one in ("sgd", "lion") if one in kind), "adam")
     _batch(reading, found)
-    shape = _shape(reading, found) if set(options) >= _SHAPE else None
-    if shape is None:
-        found.ask("model")
-    known = {row.option for row in TARGET.table.rows}
-    used = {name for name in own if name.replace("-", "_") in known or name.startswith(_OF_TABLE)}
-    return found.made(shape=shape, used=frozenset(used), ignored=frozenset(set(own) - used))
+    if set(options) >= _SHAPE:
+        return _shape(reading, found)
+    found.ask("model")
+    return None
+
+
+def _spelled(option: str) -> str:
+    return option.replace("-", "_")
+
+
+def _whole(found: Found) -> Mapping[str, Given]:
+    every = (*(file.options for file in found.files.values()), found.options)
+    return {_spelled(name): given for one in every for name, given in one.items()}
 
 
 def _batch(reading: Reading, found: Gathered) -> None:
@@ -99,24 +71,17 @@ def _batch(reading: Reading, found: Gathered) -> None:
     values = found.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
     total = gpus_of(reading.found.world) or reading.number("global_num_gpus")
-    require_split(reading, total, **sizes)
+    ranks = ranks_of(reading, found, total, **sizes)
     whole, steps = reading.number("train_batch_size"), reading.number("gradient_accumulation_steps")
-    micro = reading.number("train_micro_batch_size_per_gpu")
-    if total is None:
-        found.asked += ["num_gpus", *(["global_batch_size"] if whole is None else [])]
-    else:
-        values["num_gpus"] = total
-        ranks = total // (sizes["tensor"] * sizes["pipeline"])
-        if micro is None and whole is not None:
-            micro = values["micro_batch_size"] = max(whole // (ranks * (steps or 1)), 1)
-        if whole is None and micro is not None:
-            whole = micro * (steps or 1) * ranks
-    if micro is None and total is not None:
+    if ranks is None and whole is None:
+        found.ask("global_batch_size")
+    if ranks is not None and whole is not None:
+        values.setdefault("micro_batch_size", max(whole // (ranks * (steps or 1)), 1))
+    if ranks is not None and "micro_batch_size" not in values:
         found.ask("micro_batch_size")
+    put_batch(found, ranks, steps)
     found.put("global_batch_size", whole)
-    length, iterations = reading.number("seq_length"), reading.number("train_iters")
-    if whole and length and iterations:
-        values["total_tokens"] = whole * length * iterations
+    put_tokens(found, reading.number("train_iters"))
 
 
 def _shape(reading: Reading, found: Gathered) -> Words:
@@ -135,6 +100,7 @@ def _shape(reading: Reading, found: Gathered) -> Words:
         f"The file does not give its vocabulary: {padded:,} tokens, those of {tokenizer} padded to "
         f"multiples of {multiple}."
     )
+    biases = flag(reading, "use_bias_in_attn_linear", default=True)
     is_plain = (reading.text("norm") or "layernorm").lower() == "layernorm"
     position = (reading.text("pos_emb") or "learned").lower()
     return {
@@ -146,33 +112,13 @@ def _shape(reading: Reading, found: Gathered) -> Words:
         "num_key_value_heads": number("num_kv_heads") or heads,
         "vocab_size": padded,
         "max_position_embeddings": number("max_position_embeddings") or number("seq_length"),
-        "tie_word_embeddings": not _is(reading, "no_weight_tying"),
+        "tie_word_embeddings": not flag(reading, "no_weight_tying"),
         "position_embedding": _POSITIONS.get(position, "none"),
-        "norm_bias": is_plain and not _is_off(reading, "use_bias_in_norms"),
-        "qkv_bias": not _is_off(reading, "use_bias_in_attn_linear"),
-        "output_bias": not _is_off(reading, "use_bias_in_attn_linear"),
-        "mlp_bias": not _is_off(reading, "use_bias_in_mlp"),
+        "norm_bias": is_plain and flag(reading, "use_bias_in_norms", default=True),
+        "qkv_bias": biases,
+        "output_bias": biases,
+        "mlp_bias": flag(reading, "use_bias_in_mlp", default=True),
     }
 
 
-def _is(reading: Reading, key: str) -> bool:
-    return (reading.text(key) or "").lower() == "true"
-
-
-def _is_off(reading: Reading, key: str) -> bool:
-    return (reading.text(key) or "").lower() == "false"
-
-
-TARGET = Target(
-    name="gpt-neox",
-    title="GPT-NeoX",
-    version="GPT-NeoX ea7aefd",
-    workloads=("train",),
-    profiles=(),
-    nearest=NEAREST,
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-    aliases=("neox",),
-)
+TARGET = read_alone("gpt-neox", _tell, _whole, _spelled)

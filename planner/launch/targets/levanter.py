@@ -8,24 +8,19 @@ where a file says none. Layers are repeated unless ``gradient_checkpointing`` is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from planner.base.training_names import optimizer_of
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import number, told, with_words
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.rollouts import number, told, worded
+from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
+from planner.launch.understood import Found, Gathered, Reading, gpus_of, require_split
 from planner.specs.catalogue import load_model
 from planner.specs.quantization import checkpoint_of
 
-_PROGRAM = "levanter.main."
 _MODELS = {row.pop("type"): row for row in shipped_rows("models/levanter.csv")}
-_SECTIONS = ("data", "model.", "trainer.", "optimizer.", "lora.", "hf_", "epoch", "peft_", "merged",
-             "eval_", "z_loss", "cache_", "log_", "supervised_data", "mixture_", "messages_",
-             "input_role", "output_role", "dataset_type", "stop_strategy", "initialize_from",
-             "train_urls", "out_dir", "chat_", "reinit_")  # fmt: skip
 _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "f16": "fp16", "float16": "fp16", "half": "fp16"}
 _NEAREST = (
     "It is compiled by XLA and shards as MaxText does, whose profile is nearest: predicted as "
@@ -37,40 +32,11 @@ _TOKENIZER = "gpt2"
 _RANK, _BATCH = 8, 512
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts(["-m", "levanter.main.train_lm", "--config_path", "config/llama2_7b.yaml"])
-    True
-    """
-    own = (word.replace("/", ".") for word in words[:2])
-    return any(_PROGRAM in word for word in own)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"trainer.mp": "p=f32,c=bfloat16", "trainer.train_batch_size": 256})
-    True
-    """
-    own = ("trainer.mp", "trainer.num_train_steps")
-    parts = ("trainer.train_batch_size", "model.type")
-    return any(name in values for name in own) and any(name.startswith(parts) for name in values)
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with the one that it names.
-
-    Raises
-    ------
-    LaunchError
-        Its model is of a kind that is not read, or its layout that of other GPUs.
-    """
-    reading = _whole(reading)
-    found = gathered(reading, "Levanter")
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a configuration, or of a command with the one that it names."""
     values = found.values
     is_tuned = any(name.startswith("supervised_data") for name in reading.found.options)
-    values |= {"framework": "MaxText", "training_objective": "sft" if is_tuned else "pretrain"}
+    values["training_objective"] = "sft" if is_tuned else "pretrain"
     found.notes.append(_NEAREST)
     kind = told(reading, "model.type") or "llama"
     own = _MODELS.get(kind)
@@ -92,41 +58,28 @@ def answers(reading: Reading) -> Answers:
     _adapter(reading, found)
     _memory(reading, found)
     _layout(reading, found)
-    steps = reading.number("trainer.num_train_steps")
-    if steps and {"global_batch_size", "sequence_length"} <= {*values}:
-        batch = int(values["global_batch_size"])
-        values["total_tokens"] = steps * batch * int(values["sequence_length"])
-    sizes = {f"model.{key}" for key in own or ()} | {"model.type", "model.gradient_checkpointing"}
-    ignored = frozenset(name for name in reading.found.options if name.startswith(_SECTIONS))
-    used = frozenset(TARGET.table.used | TARGET.table.options | sizes)
-    dashed = {f"--{name}" for name in used}
-    return found.made(shape=shape, used=used | dashed, ignored=ignored - used)
+    put_tokens(found, reading.number("trainer.num_train_steps"))
+    return shape
 
 
-def _whole(reading: Reading) -> Reading:
-    """The configuration that a command names, with its own options over it.
-
-    Raises
-    ------
-    LaunchError
-        It does not stand beside.
-    """
-    found = with_words(reading).found
-    name = reading.text("--config_path") or reading.text("--config") or ""
+def _whole(found: Found) -> Mapping[str, Given]:
+    """The configuration that a command names, with its own options over it."""
+    own = {plain(option): given for option, given in worded(found).options.items()}
+    named = own.get("config_path") or own.get("config")
+    name = (named and named.single) or ""
     beside = found.files.get(name)
     if name and beside is None:
         raise LaunchError(
-            f"{reading.place}: {name} has the model and the batch, and does not stand beside: put "
-            "it there, or give it itself."
+            f"{found.name}:{found.line}: {name} has the model and the batch, and does not stand "
+            "beside: put it there, or give it itself."
         )
-    own = {option.removeprefix("--"): given for option, given in found.options.items()}
     options = {**(beside.options if beside else {}), **own}
     # A batch that grows: its first phase.
     for ending in (".0.value", "[0].value"):
         first = options.get(f"trainer.train_batch_size{ending}")
         if first is not None:
             options.setdefault("trainer.train_batch_size", first)
-    return TARGET.reading(replace(found, options=options))
+    return options
 
 
 def _shape(reading: Reading, kind: str, own: Mapping[str, str]) -> Words:
@@ -220,6 +173,7 @@ def _layout(reading: Reading, found: Gathered) -> None:
     copies = number(reading, "trainer.replica_ici_axis_size") or 1
     copies *= number(reading, "trainer.replica_dcn_axis_size") or 1
     require_split(reading, total, model_axis_size=tensor, replicas=copies)
+    ranks = ranks_of(reading, found, model_axis_size=tensor)
     is_split = told(reading, "trainer.fsdp_axis") is not None or not reading.has(
         "trainer.fsdp_axis"
     )
@@ -234,26 +188,13 @@ def _layout(reading: Reading, found: Gathered) -> None:
     values.pop("micro_batch_size", None)
     values.pop("global_batch_size", None)
     found.put("global_batch_size", batch)
-    if total is None:
-        found.ask("num_gpus")
+    if ranks is None:
         found.put("micro_batch_size", micro)
         return
-    values["num_gpus"] = total
-    ranks = total // tensor
     # A device takes its share at once unless it is told to take less.
     found.put("micro_batch_size", micro or (max(batch // ranks, 1) if batch else None))
     if batch is None and micro is not None:
         values["global_batch_size"] = micro * ranks
 
 
-TARGET = Target(
-    name="levanter",
-    title="Levanter",
-    version="Levanter 9263f81",
-    workloads=("train",),
-    profiles=("MaxText",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("levanter", _tell, _whole)

@@ -7,23 +7,18 @@ nothing repeated), ``litgpt/args.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import flag, told, with_words
+from planner.launch.targets.rollouts import flag, told, worded
+from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of
+from planner.launch.understood import Found, Gathered, Reading
 
 _COMMANDS = ("pretrain", "finetune", "finetune_lora", "finetune_full")
 _UNREAD = ("finetune_adapter", "finetune_adapter_v2")
-_KEYS = ("checkpoint_dir", "model_name", "initial_checkpoint_dir")
-_SECTIONS = ("data", "eval.", "train.", "log.", "out_dir", "tokenizer_dir", "logger_name", "seed",
-             "resume", "lora_alpha", "lora_dropout", "access_token", "optimizer.", "model_config",
-             "initial_checkpoint_dir", "generate")  # fmt: skip
 _MATRICES = {
     "lora_query": (True, ("q_proj",)),
     "lora_key": (False, ("k_proj",)),
@@ -37,36 +32,9 @@ _FORMATS = {"bf16": "bf16", "16": "fp16", "32": "fp32"}
 _RANK = 8
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts(["litgpt", "finetune_lora", "google/gemma-2-2b"]), starts(["litgpt", "chat"])
-    (True, False)
-    """
-    is_program = bool(words) and words[0].rpartition("/")[2] == "litgpt"
-    return is_program and bool({*words[1:2]} & {*_COMMANDS, *_UNREAD})
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"checkpoint_dir": "checkpoints/google/gemma-2b", "train.micro_batch_size": 1})
-    True
-    """
-    is_trained = "train.micro_batch_size" in values or "train.global_batch_size" in values
-    return is_trained and any(key in values for key in _KEYS)
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with the one that it names.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted.
-    """
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What no row tells of a configuration, or of a command with the one that it names."""
     words = [one.single or "" for one in reading.found.positional]
-    reading = _whole(reading)
     command = next((word for word in words if word in (*_COMMANDS, *_UNREAD)), "")
     if command in _UNREAD or "adapter" in words:
         raise LaunchError(
@@ -77,7 +45,6 @@ def answers(reading: Reading) -> Answers:
     is_whole = is_new or command == "finetune_full" or "full" in words
     if not command and not is_whole:
         is_whole = not any(name.startswith("lora_") for name in reading.found.options)
-    found = gathered(reading, "LitGPT")
     found.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
     keys = ("checkpoint_dir", "model_name", "model_config.name")
     models = [reading.text(name) for name in keys if told(reading, name)]
@@ -91,37 +58,23 @@ def answers(reading: Reading) -> Answers:
     _adapter(reading, found, is_whole)
     _kind(reading, found, is_new)
     _length(reading, found, is_new)
-    used = frozenset(TARGET.table.used | {row.option for row in TARGET.table.rows})
-    ignored = frozenset(n for n in reading.found.options if n.startswith(_SECTIONS)) - used
-    return found.made(used=_spelled(used), ignored=_spelled(ignored))
 
 
-def _spelled(names: frozenset[str]) -> frozenset[str]:
-    """Keys as documents and as commands have them."""
-    return names | {f"--{name}" for name in names}
-
-
-def _whole(reading: Reading) -> Reading:
+def _whole(found: Found) -> Mapping[str, Given]:
     """The command's options over those of its configuration, without their dashes."""
-    found = with_words(reading).found
-    beside = found.files.get(reading.text("--config") or "")
-    own: dict[str, Given] = {name.removeprefix("--"): one for name, one in found.options.items()}
-    options = {**(beside.options if beside else {}), **own}
-    return TARGET.reading(replace(found, options=options))
+    own = {plain(name): one for name, one in worded(found).options.items()}
+    named = own.get("config")
+    beside = found.files.get((named and named.single) or "")
+    return {**(beside.options if beside else {}), **own}
 
 
 def _gpus(reading: Reading, found: Gathered, is_new: bool) -> None:
     devices, nodes = told(reading, "devices"), reading.number("num_nodes") or 1
     if not reading.has("devices") and not is_new:
         devices = "1"
-    total = gpus_of(reading.found.world)
-    if devices is not None and devices.isdecimal():
-        total = int(devices) * nodes
-    if total is None:
-        found.ask("num_gpus")
-    else:
-        found.values["num_gpus"] = total
-    is_split = total != 1
+    is_counted = devices is not None and devices.isdecimal()
+    ranks_of(reading, found, int(devices or 1) * nodes if is_counted else None)
+    is_split = found.values.get("num_gpus") != 1
     found.values["zero_stage"] = 3 if is_split else 0
     if is_new and nodes > 1:
         found.values["data_parallel_replicas"] = nodes
@@ -184,20 +137,9 @@ def _length(reading: Reading, found: Gathered, is_new: bool) -> None:
         found.ask("sequence_length")
     if not is_new:
         found.notes.append(UNPACKED.format(option="train.max_seq_length"))
-        if steps and length:
-            values["total_tokens"] = steps * int(values["global_batch_size"]) * length
-        return
-    values["total_tokens"] = reading.number("train.max_tokens") or _TOKENS
+        put_tokens(found, steps)
+    else:
+        values["total_tokens"] = reading.number("train.max_tokens") or _TOKENS
 
 
-TARGET = Target(
-    name="litgpt",
-    title="LitGPT",
-    version="LitGPT 0.5",
-    workloads=("train",),
-    profiles=("FSDP", "FSDP bf16", "HF Trainer FSDP", "HF Trainer"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("litgpt", _tell, _whole)

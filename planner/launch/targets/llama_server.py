@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities
+from planner.launch.option_table import OptionTable, Quantities, keys_of
 from planner.launch.served import Told, known_model, whole
 from planner.launch.serving import (
+    DRAFT_MODEL,
     Server,
     Worker,
     common_quantities,
-    draft_file,
-    draft_of_servers,
     longest_request,
-    workers_of,
+    named_draft,
+    written_as_servers,
 )
 from planner.launch.target import Argument, Process, Target, Variable
 from planner.launch.targets.tgi import with_variables
@@ -24,20 +23,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
 _ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
-_PROGRAMS = ("llama-server", "llama-server.exe", "llama-cpp-server", *_ALONE)
-# llama-swap and others keep several builds: llama-server-be0e35.
-_BUILT = "llama-server-"
-# tools/server/README.md of llama.cpp: what options read where a command does not give them.
-_VARIABLES = {
-    "LLAMA_ARG_MODEL": "--model", "LLAMA_ARG_HF_REPO": "--hf-repo",
-    "LLAMA_ARG_HF_FILE": "--hf-file", "LLAMA_ARG_CTX_SIZE": "--ctx-size",
-    "LLAMA_ARG_N_PARALLEL": "--parallel", "LLAMA_ARG_N_GPU_LAYERS": "--gpu-layers",
-    "LLAMA_ARG_BATCH": "--batch-size", "LLAMA_ARG_UBATCH": "--ubatch-size",
-    "LLAMA_ARG_CACHE_TYPE_K": "--cache-type-k", "LLAMA_ARG_CACHE_TYPE_V": "--cache-type-v",
-    "LLAMA_ARG_FLASH_ATTN": "--flash-attn", "LLAMA_ARG_SPLIT_MODE": "--split-mode",
-    "LLAMA_ARG_TENSOR_SPLIT": "--tensor-split", "LLAMA_ARG_DEVICE": "--device",
-    "LLAMA_ARG_N_CPU_MOE": "--n-cpu-moe",
-}  # fmt: skip
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
@@ -50,15 +35,9 @@ _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of llama.cpp."""
-    name = words[0].replace("\\", "/").rsplit("/", 1)[-1] if words else ""
-    return name in _PROGRAMS or name.startswith(_BUILT)
-
-
 def answers(reading: Reading) -> Answers:
     """The batch that a command has slots for."""
-    told = Told(reading=with_variables(reading, TARGET, _VARIABLES))
+    told = Told(reading=with_variables(reading, TARGET, keys_of("llama.cpp")))
     reading = told.reading
     told.values["engine"] = "llama.cpp"
     _put_model(told)
@@ -239,20 +218,25 @@ def _process(server: Server) -> Process:
         *map(Argument.of, server.settings.options),
     ]
     if job["draft_tokens"]:
-        arguments.append(Argument(words=("--spec-draft-model", draft_file(job))))
+        spec = named_draft(job)  # GGUF files have no names that are known
+        meaning = (
+            f"GGUF file of {'the model that' if spec is None else f'{spec.name}, which'} drafts"
+        )
+        drafts = Variable(name=DRAFT_MODEL, meaning=meaning)
+        arguments.append(Argument(words=("--spec-draft-model", drafts)))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan has no prefix caching"
         arguments.append(Argument(words=("--no-cache-prompt",), note=note))
     return server.process(arguments)
 
 
-TARGET = Target(
-    name=NAME,
-    quantities=lambda job: _worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
+TARGET = Target.of(
+    NAME,
+    answers=answers,
+    **written_as_servers(
         NAME,
         _worker_quantities,
-        lambda servers: tuple(map(_process, servers)),
+        _process,
         model=_model,
         # GGUF files are none for a benchmark.
         tokenizer=lambda job: (
@@ -263,12 +247,4 @@ TARGET = Target(
         ),
         routes_replicas=False,
     ),
-    title="llama.cpp",
-    version="llama.cpp b11434",
-    workloads=("inference",),
-    profiles=("llama.cpp",),
-    answers=answers,
-    starts=starts,
-    accepted=("llama-server-b11434",),
-    aliases=("llama.cpp", "llama-cpp", "llamacpp"),
 )

@@ -8,98 +8,65 @@ Source: mosaicml/llm-foundry at 0.22, ``llmfoundry/command_utils/train.py``,
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
 from planner.documents.shell.text import Given
 from planner.launch.option_table import Words
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import flag, number, told, with_words
+from planner.launch.targets.rollouts import flag, number, told, worded
+from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of
+from planner.launch.understood import Found, Gathered, Reading
 
-_PROGRAM = "composer"
-_OWN = {"global_train_batch_size", "device_train_microbatch_size"}
-_SECTIONS = ("variables.", "model.", "tokenizer.", "train_loader.", "eval_loader.", "scheduler.",
-             "optimizer.", "algorithms.", "callbacks.", "loggers.", "fsdp_config.", "eval_",
-             "icl_", "run_name", "seed", "device_eval", "progress_bar", "log_", "console_",
-             "load_", "save_", "python_log", "dist_", "autoresume", "max_split")  # fmt: skip
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["composer", "train/train.py", "train/yamls/pretrain/mpt-7b.yaml"])
-    True
-    """
-    own = [word for word in words if not word.startswith("-")]
-    is_program = bool(own) and own[0].rpartition("/")[2] == _PROGRAM
-    return is_program and any(word.endswith((".yaml", ".yml")) for word in own)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"global_train_batch_size": 256, "device_train_microbatch_size": "auto"})
-    True
-    """
-    return {*values} >= _OWN
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with the one that it names."""
-    found = with_words(reading).found
-    named = (found.files.get(one.single or "") for one in found.positional)
-    beside = next((one.options for one in named if one is not None), {})
-    options = {**beside, **found.options}
-    options = {name: _followed(given, options) for name, given in options.items()}
-    reading = TARGET.reading(replace(found, options=options))
-    gathers = gathered(reading, "LLM Foundry")
-    values = gathers.values
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a configuration, or of a command with the one that it names."""
+    values = found.values
     is_tuned = told(reading, "train_loader.name") == "finetuning"
-    values |= {"framework": "FSDP", "adapter": "none"}
-    values["training_objective"] = "sft" if is_tuned else "pretrain"
+    values |= {"adapter": "none", "training_objective": "sft" if is_tuned else "pretrain"}
     if "lora_rank" in values:
         values |= {"adapter": "lora", "framework": "HF Trainer FSDP"}
         if reading.has("model.peft_config.target_modules"):
             values["lora_targets"] = "all_linear"
-        gathers.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
+        found.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
     values["optimizer"] = "lion" if "lion" in (told(reading, "optimizer.name") or "") else "adam"
-    total = number(reading, "--world_size", "-n", "--nproc") or gpus_of(reading.found.world)
-    if total is None:
-        gathers.ask("num_gpus")
-    else:
-        values["num_gpus"] = total
+    ranks_of(reading, found, number(reading, "--world_size", "-n", "--nproc"))
     micro = told(reading, "device_train_microbatch_size") or "auto"
-    if micro.isdecimal():
-        values["micro_batch_size"] = int(micro)
-    else:
-        gathers.ask("micro_batch_size")
+    found.need("micro_batch_size", int(micro) if micro.isdecimal() else None)
     shape = None
     if model := reading.text("model.pretrained_model_name_or_path"):
         values["model"] = model
     elif reading.number("model.d_model"):
         shape = _shape(reading)
-    elif not beside and (absent := _called(reading)):
+    elif _beside(reading.found) is None and (absent := _called(reading)):
         values |= {"model": absent, "zero_stage": 3}
         why = f"the configuration of {absent} not found: those of LLM Foundry shard everything"
-        gathers.defaults["zero_stage"] = why
+        found.defaults["zero_stage"] = why
     else:
-        gathers.ask("model")
-    _duration(reading, gathers)
+        found.ask("model")
+    _duration(reading, found)
     if is_tuned and not reading.has("train_loader.dataset.packing_ratio"):
-        gathers.notes.append(UNPACKED.format(option="max_seq_len"))
-    launcher = {"-n", "--nproc", "--world_size"}
-    used = frozenset(
-        TARGET.table.used | launcher | {row.option for row in TARGET.table.rows if row.option}
-    )
-    ignored = frozenset(n for n in reading.found.options if n.startswith(_SECTIONS)) - used
-    return gathers.made(shape=shape, used=used, ignored=ignored)
+        found.notes.append(UNPACKED.format(option="max_seq_len"))
+    return shape
+
+
+def _beside(found: Found) -> Found | None:
+    """The configuration that a command names."""
+    named = (found.files.get(one.single or "") for one in found.positional)
+    return next((one for one in named if one is not None), None)
+
+
+def _whole(found: Found) -> Mapping[str, Given]:
+    """All options, ``${variables.max_seq_len}`` as OmegaConf puts it in."""
+    beside = _beside(found)
+    options = {**(beside.options if beside else {}), **worded(found).options}
+    return {name: _followed(given, options) for name, given in options.items()}
 
 
 def _called(reading: Reading) -> str | None:
@@ -151,14 +118,4 @@ def _shape(reading: Reading) -> Words:
     }
 
 
-TARGET = Target(
-    name="llm-foundry",
-    title="LLM Foundry",
-    version="LLM Foundry 0.22",
-    workloads=("train",),
-    profiles=("FSDP", "HF Trainer FSDP"),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("llm-foundry", _tell, _whole, spelled=as_it_is)

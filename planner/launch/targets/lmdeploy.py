@@ -6,11 +6,9 @@ ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner.launch.served import Drafted, Engine, Told, known_gpu, server_told, whole
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target, changes_nothing
+from planner.launch.target import Target
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
@@ -18,12 +16,6 @@ NAME = "lmdeploy"
 _COMMAND = ["lmdeploy", "serve", "api_server"]
 _MOST = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "h200": 1024}
 _UNKNOWN = "h100"
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of LMDeploy, as a program or as a module."""
-    own = words[words[:1] == ["-m"] :][:3]
-    return [word.rsplit("/", 1)[-1] for word in own] == _COMMAND
 
 
 def answers(reading: Reading) -> Answers:
@@ -78,7 +70,6 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("lmdeploy-0.16.0",),
     model_options=(),
     programs=(*_COMMAND,),
     layout=_layout,
@@ -87,14 +78,4 @@ _ENGINE = Engine(
     switches=("--adapters",),
 )
 
-TARGET = Target(
-    name=NAME,
-    title="LMDeploy",
-    version="LMDeploy 0.16.0",
-    workloads=("serve", "inference"),
-    profiles=("LMDeploy",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-    accepted=_ENGINE.accepted,
-)
+TARGET = Target.of("lmdeploy", answers=answers)

@@ -5,25 +5,17 @@ Defaults are those of launcher/src/main.rs of predibase/lorax at a7394ba.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner.launch.served import Engine, Told, server_told, whole
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target, changes_nothing
+from planner.launch.target import Target
 from planner.launch.targets.tgi import drafts, layout, put_share, variables, with_variables
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
 NAME = "lorax"
-_PROGRAM = "lorax-launcher"
 _MODEL = "mistralai/Mistral-7B-Instruct-v0.1"
 _LONGEST, _MORE = 4096, 50
 _ADAPTERS = ("--adapter-id", "--preloaded-adapter-ids")
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of LoRAX."""
-    return bool(words) and words[0].rsplit("/", 1)[-1] == _PROGRAM
 
 
 def answers(reading: Reading) -> Answers:
@@ -63,7 +55,6 @@ def _most(model: ModelSpec | None) -> int:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("lorax-a7394ba",),
     model_options=("--model-id",),
     layout=layout,
     batch=_batch,
@@ -72,14 +63,4 @@ _ENGINE = Engine(
     switches=_ADAPTERS,
 )
 
-TARGET = Target(
-    name=NAME,
-    title="LoRAX",
-    version="LoRAX a7394ba",
-    workloads=("serve", "inference"),
-    profiles=("TGI",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-    accepted=_ENGINE.accepted,
-)
+TARGET = Target.of("lorax", answers=answers)

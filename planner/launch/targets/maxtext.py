@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd, prod
 
 from planner.base.records import record
@@ -109,10 +109,7 @@ def mesh_of(
 ) -> Mesh:
     """The mesh of a file's keys; an axis of -1 takes what the others leave.
 
-    Raises
-    ------
-    LaunchError
-        Axes do not fill the GPUs, or two of them take the rest.
+    Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
     within = _filled("ici", number, gpus_per_node, "fsdp")
     across = _filled("dcn", number, nodes, "data")
@@ -275,11 +272,8 @@ def _word(names: Iterable[str]) -> str:
     return "+".join(name for name in TENSORS if name in found)
 
 
-_PROGRAMS = ("maxtext.trainers.", "MaxText.", "MaxText/", "maxtext/")
 _BATCH_DEFAULT = 12.0
 _LARGEST = 1e9
-NEAREST = ("MaxText",)
-"""Whose predictions are taken."""
 _USED = (
     *("base_emb_dim", "base_mlp_dim", "base_moe_mlp_dim", "base_num_decoder_layers", "base_config"),
     *("base_num_kv_heads", "base_num_query_heads", "head_dim", "vocab_size", "max_target_length"),
@@ -288,18 +282,6 @@ _USED = (
 )
 _NODE = 8
 _USED_BEGINNINGS = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts MaxText."""
-    return any(word.startswith(_PROGRAMS) or "/MaxText/" in word for word in words[:4])
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of MaxText."""
-    return any(name.startswith(("ici_", "dcn_")) for name in values) or (
-        "per_device_batch_size" in values and "base_config" in values
-    )
 
 
 def answers(reading: Reading) -> Answers:
@@ -348,7 +330,7 @@ def answers(reading: Reading) -> Answers:
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model
-    (values["framework"],) = NEAREST
+    (values["framework"],) = TARGET.nearest
     found.asked += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
     found.asked += ["model"] * (model is None and shape is None)
     named = [each.option for each in reading.found.unknown]
@@ -573,17 +555,4 @@ def _strange(job: Job) -> tuple[Remark, ...]:
     return (*sharded, *remarks)
 
 
-TARGET = Target(
-    name="maxtext",
-    title="MaxText",
-    version="MaxText 0.2.5",
-    workloads=("train",),
-    profiles=(),
-    nearest=NEAREST,
-    quantities=_quantities,
-    draft=_draft,
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    accepted=("maxtext-0.2.5",),
-)
+TARGET = Target.of("maxtext", quantities=_quantities, draft=_draft, answers=answers)

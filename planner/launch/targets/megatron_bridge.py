@@ -178,13 +178,6 @@ def starts(words: Sequence[str]) -> bool:
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is one of Megatron-Bridge, NeMo or Primus."""
-    parallel = ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size")
-    is_bridge = any(name in values for name in parallel)
-    return is_bridge or any(name.startswith(_PRIMUS) for name in values)
-
-
 def answers(reading: Reading) -> Answers:
     """What such a command or document says.
 
@@ -465,7 +458,6 @@ def _adapter(given: Mapping[str, Given]) -> dict[str, str]:
     return {**values, **({"lora_targets": widest[-1]} if widest else {})}
 
 
-_VERSION = "megatron-bridge 0.6.2"
 _NARROW = 2
 _FUSED_LOSS = 4  # bytes per logit
 """Bytes of a gradient that is exchanged in 16 bit."""
@@ -538,7 +530,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
         # The prediction has next to no slivers between segments.
         found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     values: dict[str, Value] = {
-        "version": _VERSION,
+        "version": TARGET.version,
         "shape": SHAPE,
         "is_adapted": is_adapted,
         "function": "finetune" if is_adapted else "pretrain",
@@ -616,18 +608,11 @@ def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     return own, {}
 
 
-TARGET = Target(
-    name="megatron-bridge",
-    title="Megatron-Bridge",
-    version=_VERSION,
-    workloads=("train",),
-    profiles=("Megatron-Bridge", "NeMo"),
+TARGET = Target.of(
+    "megatron-bridge",
     quantities=_quantities,
     draft=_draft,
     answers=answers,
     starts=starts,
-    is_of=is_of,
     honoured=_honoured,
-    accepted=("megatron-bridge-0.6.2",),
-    aliases=("bridge", "nemo", "primus"),
 )

@@ -252,16 +252,6 @@ def _unsaid(job: Job) -> tuple[Remark, ...]:
     return (*remarks, *([sharded] if is_sharded else []))
 
 
-TARGET = Target(
-    name="megatron-deepspeed",
-    title="Megatron-DeepSpeed",
-    version="deepspeedai/Megatron-DeepSpeed at 4efb479, DeepSpeed 0.19.8",
-    workloads=("train",),
-    profiles=("Megatron-DeepSpeed",),
-    quantities=_quantities,
-    draft=_draft,
-    answers=answers,
-    starts=starts,
-    accepted=("megatron-deepspeed-4efb479", "deepspeed-0.19.8"),
-    aliases=("megatron-ds", "bigscience"),
+TARGET = Target.of(
+    "megatron-deepspeed", quantities=_quantities, draft=_draft, answers=answers, starts=starts
 )

@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Quantities, Remark, Settings, Words
+from planner.launch.option_table import Quantities, Remark, Settings, Words, is_command
 from planner.launch.target import Argument, Draft, Job, Target, Variable
 from planner.launch.targets.megatron_read import (
     answers,
     is_deepspeed,
     is_swift_document,
-    starts_swift,
 )
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
@@ -249,23 +248,17 @@ def uneven_blocks(job: Job) -> tuple[Remark, ...]:
 
 def _starts(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:3]]
-    if starts_swift(words):
+    if is_command("megatron-swift", words):
         return True
     is_program = any(name in _PROGRAMS or _PATCHED.fullmatch(name) for name in names)
     return is_program and not is_deepspeed(words)
 
 
-TARGET = Target(
-    name="megatron-lm",
-    title="Megatron-LM",
-    version="megatron-core 0.19.2",
-    workloads=("train",),
-    profiles=("Megatron-LM",),
+TARGET = Target.of(
+    "megatron-lm",
     quantities=_quantities,
     draft=_draft,
     answers=answers,
     starts=_starts,
     is_of=is_swift_document,
-    accepted=("megatron-lm-0.19.2",),
-    aliases=("megatron", "megatron-core", "mcore"),
 )

@@ -14,7 +14,15 @@ from planner.base.software_enums import (
 from planner.base.training_names import ExpertAdapters, TrainingObjective, targets_of
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
-from planner.launch.option_table import Accepted, Dialect, OptionTable, Quantity, Role
+from planner.launch.option_table import (
+    Accepted,
+    Dialect,
+    OptionTable,
+    Quantity,
+    Role,
+    is_command,
+    is_document,
+)
 from planner.launch.target import gathered, open_counts
 from planner.launch.targets.megatron_shape import layers_of, shape_read, stages_of, told_layout
 from planner.launch.trainer.answers import ADAPTED_TOWER
@@ -265,7 +273,6 @@ _ALSO_USED = (
 """How options begin that told something beside those of the table."""
 
 
-_COMMANDS = ("sft", "pt", "rlhf")
 _CONVERTED = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
 _SHORT = "--model-parallel-size"
 _EXPERTS = "--expert-tensor-parallel-size"
@@ -275,26 +282,14 @@ _OTHER_SECTIONS = ("rollout.", "teacher.", "ref.", "colocate_groups")
 _DIALECT = Dialect.load("megatron-swift")
 
 
-def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts_swift(["megatron", "sft"]), starts_swift(["megatron", "export"])
-    (True, False)
-    """
-    return len(words) > 1 and words[0] == "megatron" and words[1] in _COMMANDS
-
-
 def is_swift_document(values: Mapping[str, object]) -> bool:
     """Whether a document is one of ``megatron sft FILE``.
 
     >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
     True
     """
-    values = {name.removeprefix(_SECTION): value for name, value in values.items()}
-    is_kind = any(name in values for name in _KINDS) or (
-        "model" in values and any(name.endswith("model_parallel_size") for name in values)
-    )
-    return is_kind and {*values} >= {"micro_batch_size", "global_batch_size"}
+    own = {name.removeprefix(_SECTION): value for name, value in values.items()}
+    return is_document("megatron-swift", own)
 
 
 def _with_document(found: Found) -> Found:
@@ -307,7 +302,7 @@ def _with_document(found: Found) -> Found:
     files = (one for one in found.files.values() if is_swift_document(one.options))
     named = next(files, None)
     is_alone = not words and is_swift_document(found.options)
-    if not (is_alone or (named and starts_swift(words[:2]))):
+    if not (is_alone or (named and is_command("megatron-swift", words))):
         return found
     accepted = Accepted.of(("megatron-lm-0.19.2",), _TABLE)
     options: dict[str, Given] = {}
@@ -349,7 +344,7 @@ def answers(reading: Reading) -> Answers:
     given = reading.found
     whole = _with_document(given)
     words = [text for one in whole.positional for text in one.texts if text]
-    if not starts_swift(words[:2]):
+    if not is_command("megatron-swift", words):
         return read_megatron(reading, "Megatron-LM")
     is_document = whole is not given
     found, model = _options(whole)
@@ -363,7 +358,9 @@ def answers(reading: Reading) -> Answers:
     values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
-        if _needs_rollouts(values) and length.isdecimal():  # prompts alone
+        objective = values.get("training_objective")
+        on_rollouts = bool(objective) and TrainingObjective(str(objective)).needs_rollouts
+        if on_rollouts and length.isdecimal():  # prompts alone
             answer = _text(own, "max_completion_length") or "512"
             values["sequence_length"] = int(length) + int(answer)
     # The folder of converted weights is called after the model.
@@ -407,11 +404,6 @@ def _also_bare(names: Collection[str]) -> frozenset[str]:
     """Options as commands and as documents spell them."""
     bare = [name.lstrip("-").replace("-", "_") for name in names]
     return frozenset((*names, *bare, *(f"{_SECTION}{name}" for name in (*bare, "gpus"))))
-
-
-def _needs_rollouts(values: Mapping[str, object]) -> bool:
-    objective = values.get("training_objective")
-    return objective is not None and TrainingObjective(str(objective)).needs_rollouts
 
 
 def _trained(

@@ -166,10 +166,7 @@ def stages_of(layout: str) -> list[str]:
     >>> stages_of("Et*3|(tt|)*2,m|L")
     ['Ettt', 'tt', 'tt', 'm', 'L']
 
-    Raises
-    ------
-    LaunchError
-        It is none, or longer than any model.
+    Raises `LaunchError`: it is none, or longer than any model.
     """
     try:
         return chunks_of(layout)

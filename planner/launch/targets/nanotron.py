@@ -6,20 +6,16 @@ Source: huggingface/nanotron at 2411b02, ``src/nanotron/config`` (``config.py``,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from math import prod
 
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
+from planner.launch.understood import Found, Gathered, Reading, gpus_of
 
-_PROGRAM = "run_train.py"
 _MODEL = "model.model_config."
-_SECTIONS = ("general.", "checkpoints.", "data_stages", "logging.", "metrics_logging.", "profiler.",
-             "tokenizer.", "lighteval", "s3_upload", "optimizer.", "tokens.", "model.",
-             "parallelism.tp_")  # fmt: skip
 _NOTHING = ("", "null", "none", "~")
 ALL_AT_ONCE = (
     "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
@@ -31,49 +27,24 @@ _WITHOUT_COPY = (
 )
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts nanotron: ``run_train.py --config-file FILE``."""
-    is_program = any(word.rpartition("/")[2] == _PROGRAM for word in words[:2])
-    return is_program and any(word.partition("=")[0] == "--config-file" for word in words)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of nanotron.
-
-    >>> is_of({"parallelism.dp": 8, "tokens.micro_batch_size": 4})
-    True
-    """
-    return "parallelism.dp" in values and "tokens.micro_batch_size" in values
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with the one that it names.
-
-    Raises
-    ------
-    LaunchError
-        Its layout is that of other GPUs, or its model is none that is predicted.
-    """
-    reading = _with_file(reading)
-    found = gathered(reading, "nanotron")
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a configuration, or of a command with the one that it names."""
     values = found.values
-    values["framework"] = "nanotron"
     if int(values.get("expert_parallel") or 1) > 1:
         raise LaunchError(
             f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
             "otherwise in each version. Describe the run without --from."
         )
-    engine = (reading.text("parallelism.pp_engine") or "").lower()
+    engine, mode, recomputes = (
+        (reading.text(f"parallelism.{key}") or "").lower()
+        for key in ("pp_engine", "tp_mode", "recompute_layer")
+    )
     deal(
         reading,
         found,
         reading.number("parallelism.dp"),
         reading.number("tokens.batch_accumulation_per_replica"),
-        reading.number("tokens.micro_batch_size"),
         all_at_once=engine in (*_NOTHING, "afab"),
-    )
-    mode, recomputes = (
-        (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
     )
     values["sequence_parallel"] = mode == "reduce_scatter"
     values["recompute"] = "full" if recomputes == "true" else "none"
@@ -82,63 +53,43 @@ def answers(reading: Reading) -> Answers:
     shape = _shape(reading)
     if shape is None:
         found.ask("model")
-    steps = reading.number("tokens.train_steps")
-    if steps and {"global_batch_size", "sequence_length"} <= set(values):
-        total = steps * values["global_batch_size"] * int(values["sequence_length"])
-        values["total_tokens"] = total
-    return found.made(
-        shape=shape,
-        used=frozenset(name for name in reading.found.options if name.startswith(_MODEL)),
-        ignored=frozenset(name for name in reading.found.options if name.startswith(_SECTIONS)),
-    )
+    put_tokens(found, reading.number("tokens.train_steps"))
+    return shape
 
 
-def _with_file(reading: Reading) -> Reading:
+def _whole(found: Found) -> Mapping[str, Given]:
     """The configuration that a command names."""
-    name = reading.text("--config-file")
-    document = reading.found.files.get(name) if name else None
-    if document is None:
-        return reading
-    options = {**document.options, **reading.found.options}
-    return TARGET.reading(replace(reading.found, options=options))
+    named = found.options.get("--config-file")
+    document = found.files.get((named and named.single) or "")
+    return {**(document.options if document else {}), **found.options}
 
 
 def deal(
     reading: Reading,
     found: Gathered,
-    copies: float | None,
-    steps: float | None,
-    micro_batch: float | None,
+    copies: int | None,
+    steps: int | None,
+    *,
     all_at_once: bool,
 ) -> None:
     """GPUs of the layout, which start the file or are its copies' own, and the batch of a step."""
-    values = found.values
     sizes = {
-        word: int(values.get(f"{name}_parallel") or 1)
+        word: int(found.values.get(f"{name}_parallel") or 1)
         for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
     }
-    ranks, total = prod(sizes.values()), gpus_of(reading.found.world)
-    require_split(reading, total, **sizes)
-    if total is None and copies is not None:
-        total = int(copies) * ranks
-    if total is None:
-        found.asked += ["num_gpus", "global_batch_size"]
+    total = gpus_of(reading.found.world) or (copies and copies * prod(sizes.values()))
+    ranks = ranks_of(reading, found, total, **sizes)
+    if ranks is None:
+        found.ask("global_batch_size")
         return
-    values["num_gpus"] = total
-    if steps and micro_batch:
-        values["global_batch_size"] = steps * micro_batch * (total // ranks)
+    if steps:
+        put_batch(found, ranks, steps)
     if all_at_once and (steps or 0) > sizes["pp"] > 1:
         found.notes.append(ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 
 def _shape(reading: Reading) -> Words | None:
-    """The sizes of the model; None where the file has none.
-
-    Raises
-    ------
-    LaunchError
-        Its layers are of a kind that is not read.
-    """
+    """The sizes of the model; None where the file has none."""
     texts = {
         name.removeprefix(_MODEL): (reading.text(name) or "").lower()
         for name in reading.found.options
@@ -177,14 +128,4 @@ def _shape(reading: Reading) -> Words | None:
     }
 
 
-TARGET = Target(
-    name="nanotron",
-    title="nanotron",
-    version="nanotron 2411b02",
-    workloads=("train",),
-    profiles=("nanotron",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("nanotron", _tell, _whole)

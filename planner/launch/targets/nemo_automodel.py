@@ -8,26 +8,22 @@ Source: NVIDIA-NeMo/Automodel at 36044ad, ``nemo_automodel/recipes/_dist_utils.p
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from math import prod
 
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS
 from planner.launch.launchers.world import gpu_called
-from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.rollouts import flag, number, told
+from planner.launch.targets.trained import plain, put_tokens, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import Found, Gathered, Reading, gpus_of, require_split
 from planner.specs.catalogue import load_model
 
-_PROGRAMS = ("automodel", "nemo_automodel.cli.app", "train_ft.py")
-_FOLDERS = ("llm_finetune", "llm_pretrain", "vlm_finetune", "llm_benchmark")
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
             "BenchmarkingRecipeForNextTokenPrediction")  # fmt: skip
 _TRAINED_ELSE = ("teacher_model.", "peft.use_dora", "qat.", "freeze_config.freeze_language_model")
-_OWN = "nemo_automodel."
 _MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
            "model.config.name_or_path", "model.config")  # fmt: skip
 _LENGTHS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size",
@@ -42,79 +38,35 @@ _OF_GB200 = 4
 _EMPTY = 3
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts it.
-
-    >>> starts(["automodel", "x.yaml"]), starts(["examples/llm_finetune/finetune.py", "-c", "x"])
-    (True, True)
-    """
-    program = next((word for word in words if not word.startswith("-")), "")
-    folder, _, name = program.rpartition("/")
-    return name in _PROGRAMS or folder.rpartition("/")[2] in _FOLDERS
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of a recipe.
-
-    >>> is_of({"model._target_": "nemo_automodel.NeMoAutoModelForCausalLM.from_pretrained"})
-    True
-    """
-    if "policy.model_name" in values:  # NeMo-RL's, which hands it keywords
-        return False
-    return any(
-        name.endswith("_target_") and str(text).startswith(_OWN) for name, text in values.items()
-    )
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with its own overrides of one.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted, or its layout or batch is that of other GPUs.
-    """
-    reading = _whole(reading)
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What no row tells of a configuration, or of a command with its own overrides of one."""
     _refuse(reading)
-    found = gathered(reading, "NeMo AutoModel")
-    values = found.values
-    values["framework"] = "NeMo AutoModel"
     for split in SPLITS:
-        values.setdefault(split, 1)
-    model = _model(reading)
-    found.need("model", model)
+        found.values.setdefault(split, 1)
+    found.need("model", _model(reading))
     _adapter(reading, found)
     _states(reading, found)
     _gpus(reading, found)
     _batch(reading, found)
-    used = TARGET.table.used | {f"--{name}" for name in TARGET.table.used}
-    given = {*reading.found.options, *(each.option for each in reading.found.unknown)}
-    return found.made(used=used, ignored=frozenset(given) - TARGET.table.options - used)
 
 
-def _whole(reading: Reading) -> Reading:
-    """The configuration that a command names, with the overrides of the command.
-
-    Raises
-    ------
-    LaunchError
-        It is not here.
-    """
-    found = reading.found
-    own: dict[str, Given] = {each.option.lstrip("-"): each for each in found.unknown}
+def _whole(found: Found) -> Mapping[str, Given]:
+    """The configuration that a command names, with the overrides of the command."""
+    own: dict[str, Given] = {plain(each.option): each for each in found.unknown}
     own |= found.options
-    if not found.positional and "--config" not in own and "-c" not in own:
-        return TARGET.reading(replace(found, options=own))
-    words = [reading.text("--config"), reading.text("-c"), *(x.single for x in found.positional)]
+    options = [own[name] for name in ("--config", "-c", "c", "config") if name in own]
+    if not found.positional and not options:
+        return own
+    words = [one.single for one in (*options, *found.positional)]
     named = [word for word in words if word and word.endswith((".yaml", ".yml"))]
     document = next((found.files[name] for name in named if name in found.files), None)
     if document is None:
         name = named[0] if named else "its YAML"
         raise LaunchError(
-            f"{reading.place}: {name} says what NeMo AutoModel trains and is not beside it: put it "
-            "there, or give that file with --from."
+            f"{found.name}:{found.line}: {name} says what NeMo AutoModel trains and is not beside "
+            "it: put it there, or give that file with --from."
         )
-    return TARGET.reading(replace(found, options={**document.options, **own}))
+    return {**document.options, **own}
 
 
 def _refuse(reading: Reading) -> None:
@@ -229,13 +181,7 @@ def _gpus(reading: Reading, found: Gathered) -> None:
 
 
 def _batch(reading: Reading, found: Gathered) -> None:
-    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage.
-
-    Raises
-    ------
-    LaunchError
-        The batch cannot be split over the GPUs.
-    """
+    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage."""
     values = found.values
     stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
     local, batch = (int(values.get(name) or 0) for name in _BATCHES)
@@ -263,9 +209,7 @@ def _batch(reading: Reading, found: Gathered) -> None:
         found.notes.append(
             UNPACKED.format(option="the assumed length" if length is None else "that")
         )
-    steps = number(reading, "step_scheduler.max_steps")
-    if steps and length and batch:
-        values["total_tokens"] = steps * batch * length
+    put_tokens(found, number(reading, "step_scheduler.max_steps"))
 
 
 def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
@@ -295,14 +239,4 @@ def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
         )
 
 
-TARGET = Target(
-    name="nemo-automodel",
-    title="NeMo AutoModel",
-    version="NeMo AutoModel 36044ad",
-    workloads=("train",),
-    profiles=("NeMo AutoModel",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("nemo-automodel", _tell, _whole)

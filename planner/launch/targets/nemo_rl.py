@@ -15,8 +15,22 @@ from math import prod
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
 from planner.documents.shell.text import Given
+from planner.documents.writing import yaml_text
+from planner.errors import LaunchError
 from planner.launch.imported import SPLITS
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.target import (
+    Argument,
+    Draft,
+    File,
+    Job,
+    Target,
+    Variable,
+    changes_nothing,
+    gathered,
+    override,
+)
+from planner.launch.targets.rl_drafts import OUTPUT, step_draft, step_words
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     NOTHING,
@@ -30,9 +44,11 @@ from planner.launch.targets.rollouts import (
     put_plain,
     put_token_budget,
     require_ranks,
+    told,
     worded,
 )
 from planner.launch.trainer.said import TEACHER
+from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Found, Gathered, Reading
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
@@ -200,7 +216,8 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     is_away = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
     values["offload"] = "optimizer" if is_away else "none"
     repeats = flag(reading, f"{_MEGATRON}activation_checkpointing")
-    values["recompute"] = "full" if repeats else "none"
+    kind = told(reading, f"{_MEGATRON}recompute_granularity") or "full"
+    values["recompute"] = kind if repeats else "none"
 
 
 def _gpus(reading: Reading, found: Gathered) -> None:
@@ -253,18 +270,33 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     if not flag(reading, f"{_MEGATRON}enabled"):
         found.notes.append("Its trainer, DTensor, is predicted as Megatron-Core of NeMo-RL.")
     dynamic = flag(reading, "grpo.use_dynamic_sampling")
-    other = Algorithm.DAPO if dynamic else Algorithm.GRPO
+    divides = flag(reading, "grpo.normalize_rewards", default=True)
+    other = Algorithm.GRPO if divides else Algorithm.RLOO
+    other = Algorithm.DAPO if dynamic else other
     values["algorithm"] = str(Algorithm.PPO if _has_section(reading, "ppo") else other)
     if dynamic:
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
     length = int(update.values["sequence_length"])
-    put_lengths(found, length, number(reading, f"{_GENERATION}max_new_tokens"))
+    prompt = number(reading, "data.max_input_seq_length")
+    is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence
+    put_lengths(
+        found,
+        length,
+        number(reading, f"{_GENERATION}max_new_tokens"),
+        prompt if is_own else None,
+    )
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
     for way, usual in _BY_TOKENS.items():
         tokens = number(reading, f"{way}.train_mb_tokens")
         if tokens and flag(reading, f"{way}.enabled", default=usual):
             values["micro_batch_tokens"] = tokens
+    steps = number(reading, "grpo.max_num_steps")
+    found.put("max_steps", None if steps == _UNBOUND else steps)
     _put_placement(reading, update, found)
+
+
+_UNBOUND = 1_000_000
+"""``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
 
 
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -285,6 +317,92 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     put_split(found, apart if is_apart else Placement.COLOCATED, train, rollout)
 
 
+CONFIG = "grpo.yaml"
+_CHECKOUT, _FOLDER = "NEMO_RL", "/opt/nemo-rl"
+"""Where its containers have it."""
+_EXAMPLES = f"${{oc.env:{_CHECKOUT},{_FOLDER}}}/examples"
+_DIVERGENCE = 0.01
+"""``reference_policy_kl_penalty`` of grpo_math_1B.yaml."""
+
+
+def _quantities(job: Job) -> Quantities:
+    """What its words need that the plan has otherwise.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be told so.
+    """
+    words = step_words(job)
+    if job["engine"] != "vllm" and not str(job["engine"]).startswith("vllm"):
+        raise LaunchError(
+            f"NeMo-RL with {job['engine']} is read and not written: leave --engine out for vLLM."
+        )
+    if job["algorithm"] == Algorithm.PPO:
+        raise LaunchError(
+            "NeMo-RL's PPO, with a critic that has layouts of its own, is read and not written: "
+            "--algorithm grpo, rloo or dapo."
+        )
+    streams = bool(words["streams"])
+    if streams and job["algorithm"] == Algorithm.DAPO:
+        raise LaunchError(
+            "NeMo-RL draws no prompts again (dapo) in asynchronous steps: --set "
+            "placement=colocated, or --algorithm grpo --no-reference-model."
+        )
+    samples = int(job["prompts_per_step"]) * int(job["samples_per_prompt"])
+    if not job["old_logprob"] and job["global_batch_size"] != samples:
+        raise LaunchError(
+            "NeMo-RL computes old log-probabilities where a step has several updates: leave "
+            f"--no-old-logprob out, or give --global-batch-size {samples}."
+        )
+    nodes, each = words.get("rollout_nodes"), words.get("rollout_each")
+    if nodes is not None and job.num_nodes > 1 and each != job.gpus_per_node:
+        near = max(round(int(job["train_gpus"]) / job.gpus_per_node), 1) * job.gpus_per_node
+        raise LaunchError(
+            f"NeMo-RL splits several nodes by whole ones alone: nearest: --set train_gpus={near}."
+        )
+    return words | {
+        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B_megatron.yaml",
+        "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
+        "model_path": job.hub_name or "MODEL",
+        "divergence": _DIVERGENCE if job["reference_model"] else 0,
+        "corrects": streams or job["rollout_quantization"] == "fp8",
+        "longest_prompt": job["input_tokens"],
+        "streams": streams,
+        **({} if streams else {"partial_rollout": None}),
+    }
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    options = {each.option: each.text for each in settings.options}
+    notes = {each.option: each.note for each in settings.options if each.note}
+    text = yaml_text(nested(options), notes)
+    checkout = Variable(name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_FOLDER)
+    arguments = (
+        Argument(words=("uv", "run", "--project", checkout)),
+        Argument(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
+        Argument(words=("--config", CONFIG)),
+        override("checkpointing.checkpoint_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
+    )
+    file = File(name=CONFIG, text=text, meaning="what NeMo-RL trains, and how")
+    return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT)
+
+
+_LEFT = (
+    Remark(
+        parameter="data",
+        value="",
+        note=f"those of the recipe: yours go into data and env of {CONFIG}",
+    ),
+    Remark(
+        parameter="learning rate",
+        value="",
+        note="policy.megatron_cfg.optimizer.lr and its scheduler: yours; no effect on time or "
+        "memory",
+    ),
+)
+
+
 TARGET = reader_of_steps(
     Target(
         name="nemo-rl",
@@ -300,6 +418,10 @@ TARGET = reader_of_steps(
     profiles=("NeMo-RL",),
     put=_put_step,
     whole=lambda found: _whole(found)[0],
+    version="NeMo-RL 0.7",
+    quantities=_quantities,
+    draft=_draft,
+    accepted=("nemo-rl-0.7.0",),
 )
 
 

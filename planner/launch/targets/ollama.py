@@ -14,13 +14,12 @@ from dataclasses import replace
 from planner.documents.shell.text import Given, stated
 from planner.launch.option_table import OptionTable, shipped_rows
 from planner.launch.served import known_model, whole
-from planner.launch.target import Target, changes_nothing
+from planner.launch.target import Target
 from planner.launch.targets import llama_server
 from planner.launch.understood import ONGOING, Answers, Found, Reading, World
 from planner.specs.quantization import checkpoint_of
 
 NAME = "ollama"
-_COMMANDS = ("serve", "run", "pull", "create")
 _HUB = re.compile(r"^(?:https?://)?(?:hf\.co|huggingface\.co)/")
 _TAG = re.compile(r"^(?P<size>e?\d+(?:x\d+)?(?:\.\d+)?[bm](?:-a\d+b)?|[a-z]+)(?=-|$)")
 _TYPE = re.compile(r"(?i)(?:^|-)(i?q\d\w*|fp16|f16|bf16|mxfp4)$")
@@ -31,12 +30,6 @@ _OF_MODELFILES = re.compile(r"^(?:PARAMETER|TEMPLATE|SYSTEM|ADAPTER)\b", re.MULT
 _USUAL = "q4_k_m"
 _SPREAD = ("1", "true")
 _BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command loads a model, or starts the server that does."""
-    program = [word.rsplit("/", 1)[-1] for word in words[:1]]
-    return program == [NAME] and bool({*words[1:2]} & {*_COMMANDS})
 
 
 def with_models(found: Sequence[Found]) -> list[Found]:
@@ -155,14 +148,4 @@ def _variable(found: Found, name: str) -> str | None:
     return None if set_by is None else set_by[1]
 
 
-TARGET = Target(
-    name=NAME,
-    title="Ollama",
-    version="Ollama fb30760",
-    workloads=("inference",),
-    profiles=("llama.cpp",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-    accepted=("ollama-fb30760",),
-)
+TARGET = Target.of("ollama", answers=answers)

@@ -8,14 +8,13 @@ of OLMo-core, compiled; the reference of DPO is asked before). ``finetune.py`` a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 
 from planner.errors import LaunchError
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import flag, number, put_objective, told, with_words
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.rollouts import flag, number, put_objective, told
+from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
+from planner.launch.understood import Gathered, Reading, gpus_of
 
 _GENERATED = ("grpo_fast", "grpo")
 _CORE = ("grpo", "dpo", "olmo_core_finetune")
@@ -27,31 +26,13 @@ _PROMPTS, _SAMPLES, _TOKENS, _PACK = 16, 4, 256, 512
 _LENGTH, _BATCH = 4096, 8
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts one of its programs.
-
-    >>> starts(["open_instruct/grpo_fast.py", "--deepspeed_stage", "3"])
-    True
-    """
-    return any(word.endswith(_PROGRAMS) for word in words[:2])
-
-
-def answers(reading: Reading) -> Answers:
-    """What a command says.
-
-    Raises
-    ------
-    LaunchError
-        Its ranks do not divide its GPUs, or it trains adapters.
-    """
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What no row tells of a command."""
     words = [one.single or "" for one in reading.found.positional]
     own = next((word for word in words if word.endswith(_PROGRAMS)), "")
     program = own.rpartition("/")[2].removesuffix(".py")
-    reading = TARGET.reading(with_words(reading).found)
     if flag(reading, "--use_peft", "--use_lora"):
         raise LaunchError(f"{reading.place}: adapters of {program}.py are not predicted.")
-    found = gathered(reading, "Open-Instruct")
-    values = found.values
     size = reading.text("--config_name")  # of a checkpoint of its own, whose path says nothing
     named = model_named(size) if size else None
     found.need("model", named or reading.text("--model_name_or_path"))
@@ -63,15 +44,11 @@ def answers(reading: Reading) -> Answers:
         _on_answers(reading, found)
     else:
         _on_samples(reading, found, program)
-    used = frozenset(TARGET.table.used | TARGET.table.options)
-    values.setdefault("sequence_parallel", False)
-    ignored = {name for name in reading.found.options if "lora" not in name}
-    return found.made(used=used, ignored=frozenset(ignored) - used)
+    found.values.setdefault("sequence_parallel", False)
 
 
 def _by_deepspeed(reading: Reading, found: Gathered) -> None:
     values = found.values
-    values["framework"] = "DeepSpeed"
     found.assume("zero_stage", 0, "0 is Open-Instruct's --deepspeed_stage")
     values["recompute"] = "full" if flag(reading, "--gradient_checkpointing") else "none"
     moved = "optimizer" if flag(reading, "--deepspeed_offload_optimizer") else "none"
@@ -130,31 +107,13 @@ def _on_samples(reading: Reading, found: Gathered, program: str) -> None:
     found.assume("sequence_length", _LENGTH, f"{_LENGTH:,} is Open-Instruct's")
     found.assume("micro_batch_size", _BATCH, f"{_BATCH} is Open-Instruct's")
     ranks = _placed(reading, found, gpus_of(reading.found.world))
-    if ranks is not None:
-        steps = number(reading, "--gradient_accumulation_steps") or 1
-        values["global_batch_size"] = ranks * int(values["micro_batch_size"]) * steps
+    put_batch(found, ranks, number(reading, "--gradient_accumulation_steps"))
 
 
 def _placed(reading: Reading, found: Gathered, total: int | None) -> int | None:
     """The GPUs of the layout; how many copies of the model there are on them."""
-    values = found.values
-    sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "context")}
-    require_split(reading, total, **sizes)
-    if total is None:
-        found.ask("num_gpus")
-        return None
-    values["num_gpus"] = total
-    return total // (sizes["tensor"] * sizes["context"])
+    sizes = {name: int(found.values[f"{name}_parallel"]) for name in ("tensor", "context")}
+    return ranks_of(reading, found, total, **sizes)
 
 
-TARGET = Target(
-    name="open-instruct",
-    title="Open-Instruct",
-    version="Open-Instruct e6c3044",
-    workloads=("train",),
-    profiles=("DeepSpeed", "torchtitan"),
-    answers=answers,
-    starts=starts,
-    accepted=("open-instruct-e6c3044",),
-    honoured=changes_nothing,
-)
+TARGET = read_alone("open-instruct", _tell, spelled=as_it_is)

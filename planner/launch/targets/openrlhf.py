@@ -10,7 +10,26 @@ from collections.abc import Sequence
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.errors import LaunchError
+from planner.launch.benchmark import STEPS
+from planner.launch.option_table import Quantities, Remark, Settings
+from planner.launch.target import (
+    Argument,
+    Draft,
+    Job,
+    Target,
+    Variable,
+    changes_nothing,
+    gathered,
+)
+from planner.launch.targets.rl_drafts import (
+    MODEL,
+    OUTPUT,
+    is_apart,
+    per_rank,
+    step_draft,
+    step_words,
+)
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -171,7 +190,14 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values = found.values
     values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
-    put_lengths(found, length, number(reading, *_ANSWER), number(reading, *_PROMPT))
+    answer, prompt = number(reading, *_ANSWER), number(reading, *_PROMPT)
+    if prompt is None and answer is not None and answer < length:
+        prompt = length - answer
+    put_lengths(found, length, answer, prompt)
+    prompts = number(reading, "--data.max_samples")
+    if prompts is not None and "prompts_per_step" in values:
+        episodes = number(reading, "--train.num_episodes") or 1
+        values["max_steps"] = max(prompts * episodes // int(values["prompts_per_step"]), 1)
     if flag(reading, *_FILTERS):
         values["algorithm"] = str(Algorithm.DAPO)
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
@@ -200,6 +226,67 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     put_split(found, placement, update.values.get("num_gpus"), rollout)
 
 
+_WEIGHT = 0.01
+"""``--algo.kl.init_coef`` where nobody sets it."""
+
+
+def _quantities(job: Job) -> Quantities:
+    """What its words need that the plan has otherwise.
+
+    Raises
+    ------
+    LaunchError
+        It cannot be told so.
+    """
+    words = step_words(job)
+    apart, is_ppo = is_apart(job), job["algorithm"] == Algorithm.PPO
+    if is_ppo and apart:
+        raise LaunchError(
+            "OpenRLHF's critic has GPUs of its own where the engine has: --set "
+            "placement=colocated, or an --algorithm without a critic."
+        )
+    nodes, each = words["train_nodes"], words["train_each"]
+    shares = bool(job["reference_model"])
+    return words | {
+        "token_budget": per_rank(job, int(str(words["token_budget"]))),
+        "divergence": _WEIGHT if shares else 0,
+        "num_prompts": int(job["prompts_per_step"]) * int(job["max_steps"]),
+        "shares_reference": shares and apart,
+        "reference_nodes": nodes if shares else None,
+        "reference_each": each if shares else None,
+        "critic_nodes": nodes if is_ppo else None,
+        "critic_each": each if is_ppo else None,
+        "num_engines": int(job["rollout_gpus"]) // int(job["rollout_tensor_parallel"]),
+    }
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    options = [Argument.of(one) for one in settings.options]
+    if job.hub_name is None:
+        options.insert(0, Argument(words=("--actor.model_name_or_path", MODEL)))
+    arguments = (
+        Argument(words=("python3", "-m", "openrlhf.cli.train_ppo_ray")),
+        *options,
+        Argument(words=("--data.prompt_dataset", _PROMPTS)),
+        Argument(words=("--reward.remote_url", _REWARDS)),
+        Argument(words=("--ckpt.output_dir", OUTPUT)),
+    )
+    some = STEPS * int(job["prompts_per_step"])
+    more = ("--data.max_samples", str(some))
+    return step_draft(job, "openrlhf", arguments, more, left=_LEFT)
+
+
+_PROMPTS = Variable(name="PROMPTS", meaning="prompts to train on: a name on Hugging Face or a file")
+_REWARDS = Variable(name="REWARDS", meaning="what judges: a .py file with reward_func, or a URL")
+_LEFT = (
+    Remark(
+        parameter="learning rate",
+        value="",
+        note="--actor.adam.lr, with schedule and decay: yours; no effect on time or memory",
+    ),
+)
+
+
 TARGET = reader_of_steps(
     Target(
         name="openrlhf",
@@ -214,4 +301,8 @@ TARGET = reader_of_steps(
     profiles=("OpenRLHF",),
     put=_put_step,
     whole=worded,
+    version="OpenRLHF 0.11",
+    quantities=_quantities,
+    draft=_draft,
+    accepted=("openrlhf-0.11.0",),
 )

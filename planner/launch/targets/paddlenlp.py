@@ -17,7 +17,8 @@ from math import prod
 
 from planner.errors import SpecError
 from planner.launch.imported import SPLITS
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.option_table import is_document
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rollouts import (
     flag,
     number,
@@ -26,7 +27,6 @@ from planner.launch.targets.rollouts import (
     told,
     with_words,
 )
-from planner.launch.trainer.reading import is_paddle_document
 from planner.launch.trainer.said import objective_of_word
 from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
@@ -55,7 +55,7 @@ def starts(words: Sequence[str]) -> bool:
     own = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
     if own[:1] and own[0] in _COMMANDS:
         return own[1:2] == ["train"]
-    has_own = is_paddle_document({word.lstrip("-").partition("=")[0]: "" for word in words})
+    has_own = is_document("paddlenlp", {word.lstrip("-").partition("=")[0]: "" for word in words})
     has_file = any(word.endswith(_FILES) for word in own[1:2])
     return bool(own) and bool(_PROGRAM.fullmatch(own[0])) and (has_file or has_own)
 
@@ -190,16 +190,4 @@ def _objective(reading: Reading, found: Gathered) -> None:
         found.values["training_objective"] = str(objective)
 
 
-TARGET = Target(
-    name="paddlenlp",
-    title="PaddleNLP",
-    version="PaddleNLP 3.0, PaddleFormers 1.0",
-    workloads=("train",),
-    profiles=(),
-    nearest=(_WHOLE, _SPLIT_ADAPTERS, _ADAPTERS),
-    answers=answers,
-    starts=starts,
-    is_of=is_paddle_document,
-    honoured=changes_nothing,
-    aliases=("paddleformers",),
-)
+TARGET = Target.of("paddlenlp", answers=answers, starts=starts)

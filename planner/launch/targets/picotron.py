@@ -6,50 +6,24 @@ Source: huggingface/picotron at 59714b1, ``train.py`` (all in bf16, nothing repe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from planner.errors import PlannerError
 from planner.launch.option_table import Words
 from planner.launch.shape import resized
-from planner.launch.target import Target, changes_nothing, gathered
 from planner.launch.targets.nanotron import deal
-from planner.launch.understood import Answers, Gathered, Reading
+from planner.launch.targets.trained import put_tokens, read_alone
+from planner.launch.understood import Gathered, Reading
 from planner.specs.quantization import checkpoint_of
 
 _SIZES = ("num_hidden_layers", "num_attention_heads", "num_key_value_heads")
-_SECTIONS = ("training.", "distributed.", "model.", "dataset.", "checkpoint.", "logging.",
-             "environment.")  # fmt: skip
 _NEAREST = (
     "It splits tensors, tokens and layers as nanotron does: predicted as nanotron, with states in "
     "32 bits; picotron's optimizer keeps them in the 16 bits of the weights."
 )
 
 
-def starts(words: Sequence[str]) -> bool:
-    """No command is known by its words: ``train.py --config FILE.json`` is many programs'."""
-    return False
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of it.
-
-    >>> is_of({"distributed.tp_size": 2, "training.micro_batch_size": 4})
-    True
-    """
-    return {"distributed.tp_size", "training.micro_batch_size"} <= {*values}
-
-
-def answers(reading: Reading) -> Answers:
-    """What a configuration says.
-
-    Raises
-    ------
-    LaunchError
-        Its layout is that of other GPUs.
-    """
-    found = gathered(reading, "picotron")
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a configuration."""
     values = found.values
-    values["framework"] = "nanotron"
     found.notes.append(_NEAREST)
     shape = _shape(reading, found)
     deal(
@@ -57,16 +31,12 @@ def answers(reading: Reading) -> Answers:
         found,
         reading.number("distributed.dp_size"),
         reading.number("training.gradient_accumulation_steps") or 1,
-        reading.number("training.micro_batch_size") or 1,
         all_at_once=reading.text("distributed.pp_engine") == "afab",
     )
-    steps, batch = reading.number("training.total_train_steps"), values.get("global_batch_size")
-    if tokens := reading.number("training.max_tokens"):
-        values["total_tokens"] = tokens
-    elif steps and batch:
-        values["total_tokens"] = steps * batch * int(values["sequence_length"])
-    ignored = frozenset(name for name in reading.found.options if name.startswith(_SECTIONS))
-    return found.made(shape=shape, ignored=ignored)
+    found.put("total_tokens", reading.number("training.max_tokens"))
+    if "total_tokens" not in values:
+        put_tokens(found, reading.number("training.total_train_steps"))
+    return shape
 
 
 def _shape(reading: Reading, found: Gathered) -> Words | None:
@@ -85,14 +55,4 @@ def _shape(reading: Reading, found: Gathered) -> Words | None:
     return {**own, "head_dim": None}
 
 
-TARGET = Target(
-    name="picotron",
-    title="picotron",
-    version="picotron 59714b1",
-    workloads=("train",),
-    profiles=("nanotron",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("picotron", _tell)

@@ -7,10 +7,8 @@ those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.base.software_enums import Placement
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -36,16 +34,6 @@ _ANSWERS = (
 )
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
 _OTHERS = ("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume")
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of all its sides.
-
-    >>> is_of({"model.name": "Qwen/Qwen3-0.6B", "orchestrator.batch_size": 128})
-    True
-    """
-    sides = {name.partition(".")[0] for name in values}
-    return "orchestrator" in sides and bool(sides & {"trainer", "inference", "deployment", "model"})
 
 
 def answers(reading: Reading) -> Answers:
@@ -139,16 +127,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="prime-rl",
-        title="prime-rl",
-        version="prime-rl 559b447",
-        workloads=("train",),
-        profiles=("prime-rl",),
-        answers=answers,
-        is_of=is_of,
-        honoured=changes_nothing,
-    ),
+    Target.of("prime-rl", answers=answers),
     profiles=("prime-rl",),
     put=_put_step,
     whole=worded,

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable
-from planner.launch.target import Target, gathered
+from planner.launch.option_table import OptionTable, Settings
+from planner.launch.target import Draft, Job, Target, gathered
+from planner.launch.targets.rl_drafts import saying_all
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.question.terms import terms_of
 
@@ -35,11 +37,14 @@ def reader_of_steps(
     put: Callable[[Reading, Answers, Gathered], None],
     whole: Callable[[Found], Found],
     table: str = "",
+    draft: Callable[[Job, Settings], Draft] | None = None,
+    **written: Any,
 ) -> Target:
-    """The target with what reads its files as whole steps.
+    """The target with what reads its files as whole steps, and writes them where it has a draft.
 
     ``put`` adds what no row of the table tells, given the answers of the update; ``table`` is the
-    name of that table where it is not the target's own.
+    name of that table where it is not the target's own; ``draft`` and ``written`` are those of
+    `Target`.
     """
 
     def of_update(reading: Reading) -> Answers:
@@ -53,19 +58,22 @@ def reader_of_steps(
         found = _around(reading, update, target)
         put(reading, update, found)
         _complete(found)
-        rows = OptionTable.load(step.name)
+        rows = OptionTable.load(step.words)
         names = rows.options | rows.used
         used = {one.option for name, one in reading.found.options.items() if name in names}
         return found.made("rl", used=update.used | used, ignored=update.ignored)
 
     step = replace(
         target,
-        name=table or f"{target.name}-step",
+        words=table or f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
         whole=whole,
+        **written,
     )
+    if draft is not None:
+        step = replace(step, draft=saying_all(step, draft))
     return replace(target, answers=of_update, step=step)
 
 

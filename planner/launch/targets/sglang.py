@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
@@ -23,36 +23,23 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
-    draft_of_servers,
     draft_word,
     method_arguments,
     router,
     target_modules,
     urls,
     with_online,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import COPY, MASTER_ADDR, NODE_RANK, Argument, Process, Target, Variable
 from planner.launch.understood import Answers, Reading
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
-_MODULES = (
-    *("sglang.launch_server", "dynamo.sglang", "launch_server.py"),
-    *("sglang.bench_one_batch", "sglang.bench_offline_throughput"),
-)
 _OF_DOCUMENT = {
     *("tp-size", "dp-size", "ep-size", "mem-fraction-static", "chunked-prefill-size"),
     *("max-running-requests", "enable-dp-attention", "disaggregation-mode", "context-length"),
 }
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of SGLang."""
-    first = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if first[:2] == ["sglang", "serve"]:
-        return True
-    return any(word in _MODULES for word in first)
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -113,7 +100,6 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("sglang-0.5.23",),
     model_options=("--model-path", "--model"),
     layout=_layout,
     drafts=_drafts,
@@ -200,20 +186,9 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = Target(
-    name=NAME,
-    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
-        NAME,
-        worker_quantities,
-        lambda servers: (*map(_process, servers), *_router(servers)),
-    ),
-    title="SGLang",
-    version="SGLang 0.5.23",
-    workloads=("serve", "inference"),
-    profiles=("SGLang",),
+TARGET = Target.of(
+    NAME,
     answers=answers,
     is_of=is_of,
-    starts=starts,
-    accepted=("sglang-0.5.23",),
+    **written_as_servers(NAME, worker_quantities, _process, _router),
 )

@@ -9,7 +9,7 @@ from planner.base.units import GIB
 from planner.documents.shell.text import Changes, Given
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark
+from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, keys_of
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -25,39 +25,23 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
-    draft_of_servers,
     draft_word,
     router_of,
     urls,
     with_online,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import Argument, File, Process, Target, Variable
 from planner.launch.trainer.writing import nested
 from planner.launch.understood import Answers, Found, Reading
 from planner.specs.model import ModelSpec
 
+NAME = "tensorrt-llm"
 _MODULE = "dynamo.trtllm"
 _BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
-# As trtllm-bench spells options of trtllm-serve (tensorrt_llm/bench of NVIDIA/TensorRT-LLM 1.0).
-_OF_BENCH = {
-    "--tp_size": "--tp",
-    "--pp_size": "--pp",
-    "--moe_expert_parallel_size": "--ep",
-    "--kv_cache_free_gpu_memory_fraction": "--kv_cache_free_gpu_mem_fraction",
-    "--enable_chunked_prefill": "--enable_chunked_context",
-    "--max_batch_size": "--max_batch_size",
-    "--max_num_tokens": "--max_num_tokens",
-    "--max_seq_len": "--max_seq_len",
-}
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
-# What tells a YAML of further options from that of other tools.
-_SIZES = {"tensor_parallel_size", "max_batch_size", "max_num_tokens", "enable_attention_dp"}
-_SECTIONS = {"kv_cache_config", "cuda_graph_config", "moe_config", "cache_transceiver_config"}
-# In the model.yaml of Triton's backend for LLM (tensorrtllm_backend, docs/llmapi.md), too.
-_BACKENDS = ("pytorch", "tensorrt", "_autodeploy")
 _BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
@@ -72,20 +56,9 @@ def starts(words: Sequence[str]) -> bool:
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document has further options of a server, or both pools of a service."""
-    sections = {name.split(".")[0] for name in values}
-    known = sections & _SECTIONS or values.get("backend") in _BACKENDS
-    return _has_pools(values) or (bool(sections & _SIZES) and bool(known))
-
-
-def _has_pools(values: Mapping[str, object]) -> bool:
-    return {*_POOLS} <= {name.split(".")[0] for name in values}
-
-
 def answers(reading: Reading) -> Answers:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if _has_pools(reading.found.options):
+    if {*_POOLS} <= {name.split(".")[0] for name in reading.found.options}:
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
     given = reading.found.options
@@ -106,9 +79,10 @@ def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
     if not _is_bench(found, *_MEASURES[:2]):
         return changes, {}
-    own = {_OF_BENCH[name]: texts for name, texts in changes.items() if name in _OF_BENCH}
+    named = keys_of("trtllm-bench")
+    own = {named[name]: texts for name, texts in changes.items() if name in named}
     gone = {name: None for name, texts in changes.items() if texts is None and name not in own}
-    beside = {*changes} - {*_OF_BENCH, *gone}
+    beside = {*changes} - {*named, *gone}
     return {**gone, **own}, {name: changes[name] for name in changes if name in beside}
 
 
@@ -159,8 +133,7 @@ def _drafts(reading: Reading) -> Drafted | None:
 
 
 _ENGINE = Engine(
-    name="tensorrt-llm",
-    accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
+    name=NAME,
     model_options=("--model", "--model-path", "model"),
     programs=(
         *(_BENCH, *_MEASURES),
@@ -201,7 +174,6 @@ def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
     return Reading(found=found, meanings=_TABLE.read(lowered))
 
 
-NAME = "tensorrt-llm"
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
 _SCRIPT = (
     'printf "%s\\n" "$@" > disaggregated.yaml; '
@@ -316,25 +288,12 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     )
 
 
-TARGET = Target(
-    name=NAME,
-    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
-        NAME,
-        worker_quantities,
-        lambda servers: (*map(_process, servers), *_router(servers)),
-        files=_file,
-        left=_asked,
-        routes_replicas=False,
-    ),
-    title="TensorRT-LLM",
-    version="trtllm-serve 9e7f85f",
-    workloads=("serve", "inference"),
-    profiles=("TensorRT-LLM",),
+TARGET = Target.of(
+    NAME,
     answers=answers,
     starts=starts,
-    is_of=is_of,
     honoured=_honoured,
-    accepted=("trtllm-serve-9e7f85f", "trtllm-llmargs-92e3075"),
-    aliases=("trtllm", "trtllm-serve", "tensorrt_llm"),
+    **written_as_servers(
+        NAME, worker_quantities, _process, _router, files=_file, left=_asked, routes_replicas=False
+    ),
 )

@@ -6,7 +6,7 @@ huggingface/text-generation-inference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
@@ -20,12 +20,11 @@ from planner.launch.served import (
     whole,
 )
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target, changes_nothing
+from planner.launch.target import Target
 from planner.launch.understood import Answers, Reading, number_of, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
-_PROGRAM = "text-generation-launcher"
 # What the profile takes of a GPU whose memory the launcher may see whole.
 _SHARE = 0.9
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
@@ -39,11 +38,6 @@ _FEWEST, _WIGGLE_ROOM = 100, 0.95
 _AS_COMPUTED = (
     "--max-batch-prefill-tokens is by default from 3.0 on what these cards compute in a second"
 )
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of TGI."""
-    return bool(words) and words[0].rsplit("/", 1)[-1] == _PROGRAM
 
 
 def answers(reading: Reading) -> Answers:
@@ -167,7 +161,6 @@ def drafts(reading: Reading) -> Drafted | None:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("tgi-3.3",),
     model_options=("--model-id",),
     layout=layout,
     batch=_batch,
@@ -176,14 +169,4 @@ _ENGINE = Engine(
     switches=("--lora-adapters",),
 )
 
-TARGET = Target(
-    name=NAME,
-    title="Text Generation Inference",
-    version="TGI 3.3",
-    workloads=("serve", "inference"),
-    profiles=("TGI",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-    accepted=_ENGINE.accepted,
-)
+TARGET = Target.of("tgi", answers=answers)

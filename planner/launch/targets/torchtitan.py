@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -198,23 +197,6 @@ _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 # Those of TrainingConfig and ParallelismConfig themselves.
 _PLAIN = Function(local_batch=8, sequence_length=2048, recompute="selective")
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts torchtitan."""
-    names = {word.partition("=")[0] for word in words}
-    if words and words[0].rpartition("/")[2] == _SCRIPT:
-        return True
-    if any(word in ("torchtitan.train", "torchtitan") for word in words[:3]):
-        return True
-    if names & {"--job.config_file", "--job.config-file"}:
-        return True
-    return {"--module", "--config"} <= names and any(w.endswith("train.py") for w in words[:3])
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of an earlier version."""
-    return "model.flavor" in values or {"job.dump_folder", "training.seq_len"} <= set(values)
 
 
 @dataclass(kw_only=True)
@@ -449,13 +431,7 @@ def _precision(options: _Options, name: str, function: Function) -> str:
 
 
 def _parts_of_model(reading: Reading, options: _Options, found: Gathered) -> None:
-    """What a function adds to the model, and the optimizer that it takes.
-
-    Raises
-    ------
-    LaunchError
-        It trains adapters.
-    """
+    """What a function adds to the model, and the optimizer that it takes."""
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
             f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "
@@ -618,17 +594,4 @@ def _copies(job: Job) -> int:
     return int(job["data_parallel_replicas"]) if job["zero_stage"] else job.data_parallel
 
 
-TARGET = Target(
-    name="torchtitan",
-    title="torchtitan",
-    version="torchtitan 0.3.0",
-    workloads=("train",),
-    profiles=("torchtitan",),
-    quantities=_quantities,
-    draft=_draft,
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    accepted=("torchtitan-0.3.0",),
-    aliases=("titan",),
-)
+TARGET = Target.of("torchtitan", quantities=_quantities, draft=_draft, answers=answers)

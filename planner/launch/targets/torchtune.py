@@ -8,54 +8,27 @@ says of what is predicted, by the name that ``--config`` takes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import model_named
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.targets.rollouts import flag, number, worded
+from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import Found, Gathered, Reading, gpus_of
 
-_RECIPES = ("full_finetune", "lora_finetune", "full_dpo", "lora_dpo")
 _UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
 _UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")
 _ONE_GPU = "single_device"
-_SECTIONS = ("tokenizer.", "checkpointer.", "dataset", "optimizer.", "lr_scheduler.", "loss.",
-             "metric_logger.", "profiler.", "log_", "model.lora_", "output_dir", "resume_", "seed",
-             "shuffle", "epochs", "max_steps", "clip_grad_norm", "device", "run_val",
-             "batch_size_val", "custom_sharded_layers", "save_", "activation_offloading",
-             "cudnn_", "enable_async", "collate_fn", "tensor_parallel_plan.")  # fmt: skip
 _ADAPTED = re.compile(r"^(q?lora|q?dora)_")
 _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "output_proj": "o_proj"}
 _FORWARD = ("gate_proj", "up_proj", "down_proj")
 _RANK = 8
 _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
 _KINDS = {"adam": "adam", "sgd": "sgd", "adafactor": "adafactor", "lion": "lion"}
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts a recipe of torchtune; ``tune run`` is taken off before.
-
-    >>> starts(["lora_finetune_single_device", "--config", "llama3_1/8B_lora_single_device"])
-    True
-    """
-    recipe = words[0].rpartition("/")[2].removesuffix(".py") if words else ""
-    is_recipe = recipe.startswith((*_RECIPES, *_UNREAD)) or words[:1] == ["dev"]
-    return is_recipe and any(word.partition("=")[0] == "--config" for word in words)
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of torchtune.
-
-    >>> is_of({"model._component_": "torchtune.models.llama3.llama3_8b", "batch_size": 2})
-    True
-    """
-    parts = [text for name, text in values.items() if name.endswith("_component_")]
-    return "batch_size" in values and any(str(text).startswith("torchtune.") for text in parts)
 
 
 @cache
@@ -69,19 +42,10 @@ def _shipped() -> Mapping[str, Mapping[str, Given]]:
     }
 
 
-def answers(reading: Reading) -> Answers:
-    """What a configuration says, or a command with its own overrides of one.
-
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted, or its layout is that of other GPUs.
-    """
-    own = {**{each.option: each for each in reading.found.unknown}, **reading.found.options}
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What no row tells of a configuration, or of a command with its own overrides of one."""
     recipe = next((each.single or "" for each in reading.found.positional), "")
-    reading = _whole(reading, own)
     _refuse(reading, recipe)
-    found = gathered(reading, "torchtune")
     found.values["framework"] = "torchtune"
     _model(reading, found)
     _batch(reading, found, recipe)
@@ -89,36 +53,30 @@ def answers(reading: Reading) -> Answers:
     _optimizer(reading, found)
     is_dpo = (reading.text("loss._component_") or "").endswith("DPOLoss")
     found.values["training_objective"] = "dpo" if is_dpo else "sft"
-    ignored = (name for name in own if name.startswith(_SECTIONS))
-    return found.made(used=frozenset(TARGET.table.used & set(own)), ignored=frozenset(ignored))
 
 
-def _whole(reading: Reading, own: Mapping[str, Given]) -> Reading:
-    """The configuration that a command names, with the overrides of the command.
-
-    Raises
-    ------
-    LaunchError
-        It is neither there nor one that torchtune ships.
-    """
-    name = reading.text("--config")
-    if name is None:
-        return TARGET.reading(replace(reading.found, options=own))
-    document = reading.found.files.get(name)
-    known = document.options if document is not None else _shipped().get(name)
+def _whole(found: Found) -> Mapping[str, Given]:
+    """The configuration that a command names, with the overrides of the command."""
+    own = worded(found).options
+    given = own.get("--config")
+    if given is None or given.single is None:
+        return own
+    document = found.files.get(given.single)
+    known = document.options if document is not None else _shipped().get(given.single)
     if known is None and "model._component_" not in own:
         raise LaunchError(
-            f"{reading.place}: --config {name} is no configuration that torchtune ships and that "
-            "is predicted, and no file of that name stands beside: put it there."
+            f"{found.name}:{found.line}: --config {given.single} is no configuration that "
+            "torchtune ships and that is predicted, and no file of that name stands beside: put "
+            "it there."
         )
-    return TARGET.reading(replace(reading.found, options={**(known or {}), **own}))
+    return {**(known or {}), **own}
 
 
 def _refuse(reading: Reading, recipe: str) -> None:
     name = next((key for key in _UNREAD_KEYS if reading.has(key)), "")
     if not name and recipe.startswith(_UNREAD):
         name = recipe
-    if not name and _is_true(reading, "model.use_dora"):
+    if not name and flag(reading, "model.use_dora"):
         name = "model.use_dora"
     if name:
         raise LaunchError(
@@ -137,16 +95,16 @@ def _model(reading: Reading, found: Gathered) -> None:
     if kind is None:
         values.pop("lora_rank", None)
         return
-    is_quantized = kind[1].startswith("q") or _is_true(reading, "model.quantize_base")
+    is_quantized = kind[1].startswith("q") or flag(reading, "model.quantize_base")
     values["adapter"] = "qlora" if is_quantized else "lora"
     found.assume("lora_rank", _RANK, f"no model.lora_rank: {_RANK} is torchtune's")
     given = reading.found.options.get("model.lora_attn_modules")
     words = re.findall(r"\w+", (given.joined or "") if given else "")
     targets = [_ATTENTION[word] for word in words if word in _ATTENTION]
-    targets += _FORWARD if _is_true(reading, "model.apply_lora_to_mlp") else ()
+    targets += _FORWARD if flag(reading, "model.apply_lora_to_mlp") else ()
     if targets:
         values["lora_targets"] = ",".join(targets)
-    if _is_true(reading, "model.apply_lora_to_output"):
+    if flag(reading, "model.apply_lora_to_output"):
         found.notes.append("The adapter of the logits (apply_lora_to_output) is not counted.")
 
 
@@ -179,25 +137,17 @@ def _batch(reading: Reading, found: Gathered, recipe: str) -> None:
         total = 1
         found.defaults["num_gpus"] = "a recipe of a single device"
     tp, cp = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    require_split(reading, total, tp=tp, cp=cp)
+    ranks = ranks_of(reading, found, total, tp=tp, cp=cp)
     copies = reading.number("data_parallel_replicate_dim") or 1
     keeps = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
     values["zero_stage"] = 0 if total == 1 else 2 if keeps else 3
     if copies > 1:
         values["data_parallel_replicas"] = copies
-    micro, steps = values.get("micro_batch_size"), reading.number("gradient_accumulation_steps")
-    if total is None:
-        found.asked += ["num_gpus", "global_batch_size"]
-    else:
-        values["num_gpus"] = total
-        if micro is not None:
-            values["global_batch_size"] = int(micro) * (steps or 1) * (total // (tp * cp))
-    length = reading.number("tokenizer.max_seq_len") or reading.number("dataset.max_seq_len")
-    if length:
-        values["sequence_length"] = length
-    else:
-        found.ask("sequence_length")
-    if not _is_true(reading, "dataset.packed"):
+    if ranks is None:
+        found.ask("global_batch_size")
+    put_batch(found, ranks, reading.number("gradient_accumulation_steps"))
+    found.need("sequence_length", number(reading, "tokenizer.max_seq_len", "dataset.max_seq_len"))
+    if not flag(reading, "dataset.packed"):
         found.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
 
 
@@ -205,15 +155,15 @@ def _memory(reading: Reading, found: Gathered) -> None:
     values = found.values
     dtype = (reading.text("dtype") or "bf16").lower()
     values["precision"] = _FORMATS.get(dtype, dtype)
-    if _is_true(reading, "enable_fp8_training"):
+    if flag(reading, "enable_fp8_training"):
         values["precision"] = "fp8"
-    is_repeated = _is_true(reading, "enable_activation_checkpointing")
+    is_repeated = flag(reading, "enable_activation_checkpointing")
     values["recompute"] = "full" if is_repeated else "none"
     moved = [word for key, word in (("fsdp_cpu_offload", "optimizer_weights"),
                                     ("enable_activation_offloading", "activations"))
-             if _is_true(reading, key)]  # fmt: skip
+             if flag(reading, key)]  # fmt: skip
     values["offload"] = "_".join(moved) or "none"
-    values["torch_compile"] = str(_is_true(reading, "compile")).lower()
+    values["torch_compile"] = str(flag(reading, "compile")).lower()
 
 
 def _optimizer(reading: Reading, found: Gathered) -> None:
@@ -230,21 +180,7 @@ def _optimizer(reading: Reading, found: Gathered) -> None:
         if name.endswith(ending):
             values["optimizer_state_precision"] = kept
     values["paged_optimizer"] = name.startswith("paged")
-    values["optimizer_in_backward"] = _is_true(reading, "optimizer_in_bwd")
+    values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 
-def _is_true(reading: Reading, key: str) -> bool:
-    return (reading.text(key) or "").lower() == "true"
-
-
-TARGET = Target(
-    name="torchtune",
-    title="torchtune",
-    version="torchtune bd2a0fc",
-    workloads=("train",),
-    profiles=("FSDP bf16",),
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("torchtune", _tell, _whole, as_it_is)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from planner.base.enums import (
-    Offload,
-)
+from planner.base.enums import Offload
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
@@ -14,8 +12,6 @@ from planner.launch.target import Argument, Draft, File, Job, Target
 from planner.launch.targets.trl_steps import step_of
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
-    is_accelerate_document,
-    is_deepspeed_document,
     is_trainer_document,
     starts_trainer,
     trainer_answers,
@@ -24,11 +20,13 @@ from planner.launch.trainer.writing import (
     FSDP_FILE,
     SECTION,
     adapter_notes,
+    fsdp_words,
     has_adapter,
     is_supervised,
     json_file,
     moved_activations,
     nested,
+    repeats_inside,
     require_even_copies,
     script_arguments,
     script_files,
@@ -47,7 +45,7 @@ def _of_script(job: Job) -> Quantities:
 def _by_trainer(job: Job) -> Quantities:
     """What the script is told, and how FSDP shards."""
     stage, offload = int(job["zero_stage"]), job["offload"]
-    sharded, inside = stage >= 2, _repeats_inside(job, sharded=stage >= 2)
+    sharded, inside = stage >= 2, repeats_inside(job, sharded=stage >= 2)
     return {
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
@@ -57,11 +55,6 @@ def _by_trainer(job: Job) -> Quantities:
         "recompute": "none" if inside else job["recompute"],
         "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
     }
-
-
-def _repeats_inside(job: Job, *, sharded: bool) -> bool:
-    """FSDP repeats layers in its own units: the script's option would gather them twice."""
-    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
 
 def _trainer_draft(job: Job, settings: Settings) -> Draft:
@@ -88,21 +81,14 @@ def _trainer_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-_SCRIPTS = ("deepspeed-arguments-0.19.8", "transformers-5.23.0", "trl-1.16.0", "run_clm-4.57")
-TRANSFORMERS = Target(
-    name="transformers",
-    title="Hugging Face Trainer",
-    version="transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=("HF Trainer", "HF Trainer FSDP", "HF Trainer bf16", "HF Trainer Triton", "Unsloth"),
+TRANSFORMERS = Target.of(
+    "transformers",
     quantities=_by_trainer,
     draft=_trainer_draft,
     answers=trainer_answers,
     starts=starts_trainer,
     is_of=is_trainer_document,
     honoured=honoured,
-    accepted=(*_SCRIPTS, "peft-0.21.2"),
-    aliases=("hf-trainer", "trainer", "trl", "peft"),
 )
 
 
@@ -169,21 +155,14 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
     return is_configured and (tunes or starts_trainer(words))
 
 
-DEEPSPEED = Target(
-    name="deepspeed",
-    title="DeepSpeed",
-    version="DeepSpeed 0.19.8, transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=("DeepSpeed", "HF Trainer", "HF Trainer Triton"),
+DEEPSPEED = Target.of(
+    "deepspeed",
     quantities=by_deepspeed,
     draft=_deepspeed_draft,
     answers=trainer_answers,
     starts=_starts_deepspeed,
-    is_of=is_deepspeed_document,
     honoured=honoured,
     script=_of_script,
-    accepted=(_SCRIPTS[0], "deepspeed-0.19.8", *_SCRIPTS[1:]),
-    aliases=("ds", "zero"),
 )
 
 
@@ -240,12 +219,7 @@ def _fsdp(job: Job) -> Words:
         "offload": job["offload"] if job["offload"] == "optimizer" else None,
         **{name: job[name] for name in _UNSPLIT},
         "shard_size": job.data_parallel // replicas,
-        "fsdp_version": 2,
-        "sharded_weights": job["zero_stage"] == 3,
-        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
-        "fsdp_state": "SHARDED_STATE_DICT",
-        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": _repeats_inside(job, sharded=True) or None,
+        **fsdp_words(job),
     }
 
 
@@ -287,7 +261,7 @@ def _by_heads(job: Job) -> Words:
 def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     require_even_copies(job)
     kind = _kind(job)
-    is_fsdp, inside = kind == "FSDP", _repeats_inside(job, sharded=kind == "FSDP")
+    is_fsdp, inside = kind == "FSDP", repeats_inside(job, sharded=kind == "FSDP")
     elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
     script = script_settings(
         job,
@@ -319,21 +293,12 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-ACCELERATE = Target(
-    name="accelerate",
-    title="Accelerate",
-    version="accelerate 1.15.0, transformers 5.23.0, trl 1.16.0",
-    workloads=("train",),
-    profiles=(*_BY_FSDP, "HF Trainer", "HF Trainer Triton", "DeepSpeed"),
+ACCELERATE = Target.of(
+    "accelerate",
     quantities=_by_accelerate,
     draft=_accelerate_draft,
     answers=trainer_answers,
-    starts=lambda words: (
-        list(words[:2]) == ["accelerate", "launch"] or words[:1] == ["accelerate-launch"]
-    ),
-    is_of=is_accelerate_document,
     honoured=honoured,
     script=_of_script,
-    accepted=(_SCRIPTS[0], "accelerate-1.15.0", *_SCRIPTS[1:]),
 )
 TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

@@ -11,13 +11,32 @@ fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 asy
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.benchmark import STEPS
+from planner.launch.option_table import OptionTable, Quantities, Remark, Setting, Settings, Words
+from planner.launch.target import (
+    Argument,
+    Draft,
+    Job,
+    Target,
+    changes_nothing,
+    gathered,
+    override,
+)
+from planner.launch.targets.rl_drafts import (
+    MODEL,
+    OUTPUT,
+    is_apart,
+    per_rank,
+    step_draft,
+    step_words,
+)
 from planner.launch.targets.rl_steps import put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -167,6 +186,8 @@ def _on_fsdp(reading: Reading, found: Gathered) -> None:
         "repeats": (f"{_MODEL}enable_gradient_checkpointing",),
     }
     _shard(reading, found, options)
+    if flag(reading, f"{_MODEL}enable_activation_offload"):
+        found.values["offload"] = "activations"
     if not flag(reading, f"{_FSDP}reshard_after_forward", default=True):
         found.values["zero_stage"] = 2
 
@@ -190,7 +211,8 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     values = found.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
     put_megatron_split(reading, found, _MEGATRON)
-    values["sequence_parallel"] = values["tensor_parallel"] > 1
+    splits = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
+    values["sequence_parallel"] = splits and values["tensor_parallel"] > 1
     sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
     values["zero_stage"] = 1 if sharded else 0
     on_host = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
@@ -373,6 +395,202 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     )
 
 
+_OF_FSDP = " of FSDP"
+"""How rows are called of what FSDP is told in words of its own."""
+_APART = "verl.experimental"
+_PLACED = {
+    Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
+    Placement.ONE_STEP_OFF.word: (f"{_APART}.one_step_off_policy.main_ppo", "one_step_off_ppo"),
+    Placement.ASYNC.word: (f"{_APART}.fully_async_policy.fully_async_main", "fully_async_ppo"),
+}
+"""Programs of verl 0.9, each with how its configurations begin, by placement."""
+_AT_ONCE = 256
+"""Its ``max_num_seqs`` where nobody sets it."""
+
+
+def _program(job: Job) -> tuple[str, str]:
+    """The module that starts a plan, and its configuration."""
+    if job["placement"] not in _PLACED:
+        raise LaunchError(
+            "verl runs trainer and engine one after the other on the same GPUs alone: "
+            "--set placement=one_step_off or async has GPUs of their own, colocated the same."
+        )
+    if job["algorithm"] == Algorithm.DAPO and (is_apart(job) or job["partial_rollout"]):
+        raise LaunchError(
+            "verl draws prompts again (dapo) where both sides take turns on the same GPUs alone: "
+            "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
+            "--no-reference-model."
+        )
+    module, stem = _PLACED[str(job["placement"])]
+    kind = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
+    return module, f"{stem}_{kind}"
+
+
+def _quantities(job: Job) -> Quantities:
+    """What its words need that the plan has otherwise.
+
+    Raises
+    ------
+    LaunchError
+        Its programs cannot be told so.
+    """
+    words = step_words(job)
+    _, config = _program(job)
+    batch, each = int(job["global_batch_size"]), int(job["samples_per_prompt"])
+    if batch % each:
+        near = max(round(batch / each), 1) * each
+        raise LaunchError(
+            f"ppo_mini_batch_size counts prompts with their {each} answers each, which "
+            f"{batch} answers are no multiple of: nearest: --global-batch-size {near}."
+        )
+    is_megatron = job.profile.name == "verl Megatron"
+    budget = per_rank(job, int(str(words["token_budget"])))
+    steps = int(job["prompts_per_step"])
+    streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
+    words |= {
+        "strategy": "megatron" if is_megatron else "fsdp2",
+        "program_config": config if is_apart(job) or is_megatron else None,
+        "train_batch": 0 if streams else steps,
+        "mini_batch": batch // each,
+        "filters": job["algorithm"] == Algorithm.DAPO,
+        "bypass": not job["old_logprob"],
+        "max_num_seqs": job["max_num_seqs"] or _AT_ONCE,
+        "token_budget": budget,
+        "critic_path": job.hub_name if is_ppo else None,
+        "critic_budget": budget if is_ppo else None,
+    }
+    if is_apart(job):
+        words |= {"offload_rollout": False}
+    else:
+        words |= _colocated(job)
+    if streams:
+        words |= {
+            "hybrid": "False",
+            "stream_prompts": 1,
+            "updates": steps * each // batch,
+            "partial_rollout": _flag(job["partial_rollout"]),
+            "total_prompts": steps * int(job["max_steps"]),
+        }
+    return words | (_by_megatron(job, words) if is_megatron else _by_fsdp(job, words))
+
+
+def _colocated(job: Job) -> Words:
+    """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
+    if not job["partial_rollout"]:
+        return {"trainer_mode": "sync"}
+    return {"trainer_mode": "colocate_async", "most_versions": job["staleness"]}
+
+
+def _flag(value: object) -> str:
+    """As hydra's YAML has it."""
+    return str(bool(value))
+
+
+def _by_megatron(job: Job, words: Words) -> Words:
+    """The words of Megatron-Core.
+
+    Raises
+    ------
+    LaunchError
+        A part of the layers of a chunk would be repeated.
+    """
+    found: Words = {"sequence_parallel": _flag(job["sequence_parallel"])}
+    if "offload_train" not in words:
+        found["offload_train"] = _flag(job["offload_train"])
+    layers, chunks = int(job["recompute_num_layers"]), int(job["virtual_pipeline"])
+    if layers % chunks:
+        raise LaunchError(
+            f"recompute_num_layers {layers} is no multiple of the {chunks} chunks of a stage: "
+            f"nearest: --set recompute_num_layers={max(round(layers / chunks), 1) * chunks}."
+        )
+    if job["recompute"] == "full":
+        found["recompute_method"] = "block" if layers else "uniform"
+        found["recompute_layers"] = layers // chunks or 1
+    if int(job["expert_parallel"]) == 1:
+        found |= {"expert_parallel": None, "expert_tensor_parallel": None}
+    return found
+
+
+def _by_fsdp(job: Job, words: Words) -> Words:
+    """The words of FSDP, and none of Megatron-Core's."""
+    table = OptionTable.load("verl-step")
+    own = {name: name.removesuffix(_OF_FSDP) for name in table.parameters if _OF_FSDP in name}
+    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(_MEGATRON)}
+    found |= dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
+    away = None if "offload_train" in words else _flag(job["offload_train"])
+    return found | {f"offload_train{_OF_FSDP}": away, "packed by FSDP": True}
+
+
+def _draft(job: Job, settings: Settings) -> Draft:
+    module, _ = _program(job)
+    options = _arguments(settings.options)
+    is_ppo = job["algorithm"] == Algorithm.PPO
+    if job.hub_name is None:
+        names = [f"{_MODEL}path", *(["critic.model.path"] if is_ppo else [])]
+        options[:0] = [override(name, MODEL.name, MODEL.meaning) for name in names]
+    if is_ppo:
+        options += _arguments(_of_critic(settings))
+    arguments = (
+        Argument(words=("python3", "-m", module)),
+        *options,
+        override("data.train_files", "TRAIN_FILES", "prompts to train on: a parquet file"),
+        override("data.val_files", "VAL_FILES", "prompts to evaluate: a parquet file"),
+        override("trainer.default_local_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
+    )
+    some = STEPS * int(job["prompts_per_step"])
+    more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
+    left = (*([_FOLDER] if is_apart(job) else []), *_LEFT)
+    if job["max_num_seqs"] is None:
+        left = (*left, _SEQUENCES)
+    return step_draft(job, "verl", arguments, more, left=left)
+
+
+def _arguments(options: Iterable[Setting]) -> list[Argument]:
+    """The options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
+    return [
+        Argument.of(one)
+        if one.option.startswith("-")
+        else Argument(words=(f"{one.option}={one.text}",), note=one.note)
+        for one in options
+    ]
+
+
+_CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
+
+
+def _of_critic(settings: Settings) -> Iterator[Setting]:
+    """What the critic is told as the policy is: how it is sharded."""
+    for one in settings.options:
+        for actor, critic in _CRITIC.items():
+            if one.option.startswith(actor):
+                yield replace(one, option=one.option.replace(actor, critic), note="")
+
+
+_FOLDER = Remark(
+    parameter="where it starts",
+    value="",
+    note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
+)
+_SEQUENCES = Remark(
+    parameter="max_num_seqs",
+    value="",
+    note=f"verl's own {_AT_ONCE} answers at once are written; predicted are as many as an engine "
+    f"has room for: --max-num-seqs {_AT_ONCE} plans with them",
+)
+_LEFT = (
+    Remark(
+        parameter="learning rate",
+        value="",
+        note=f"{_ACTOR}optim.lr, with schedule and decay: yours; no effect on time or memory",
+    ),
+    Remark(
+        parameter="rewards",
+        value="",
+        note="custom_reward_function.path, or data whose data_source verl judges by itself: yours",
+    ),
+)
+
+
 TARGET = reader_of_steps(
     Target(
         name="verl",
@@ -388,4 +606,8 @@ TARGET = reader_of_steps(
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,
+    version="verl 0.9",
+    quantities=_quantities,
+    draft=_draft,
+    accepted=("verl-0.9.0",),
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.launch.option_table import Accepted, Quantities
+from planner.launch.option_table import Quantities
 from planner.launch.served import (
     Drafted,
     Engine,
@@ -25,14 +25,13 @@ from planner.launch.serving import (
     Server,
     Worker,
     common_quantities,
-    draft_of_servers,
     draft_word,
     method_arguments,
     router,
     target_modules,
     urls,
     with_online,
-    workers_of,
+    written_as_servers,
 )
 from planner.launch.target import (
     COPY,
@@ -84,7 +83,7 @@ def starts(words: Sequence[str]) -> bool:
 def is_of(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
     names = {name.replace("_", "-") for name in values}
-    accepted = Accepted.of(_ENGINE.accepted, _ENGINE.table)
+    accepted = _ENGINE.accepts
     own = _OF_DOCUMENT & names
     is_sure = len(own) > 1 or own & {*values, "gpu-memory-utilization"}
     is_own = bool(is_sure) and all(accepted.find(f"--{one}") for one in names)
@@ -205,7 +204,6 @@ def _pool(told: Told) -> str:
 
 _ENGINE = Engine(
     name=NAME,
-    accepted=("vllm-0.33.0",),
     model_options=("--model", "--model-tag"),
     programs=(
         *_OFFLINE,
@@ -304,20 +302,10 @@ def _router(servers: tuple[Server, ...]) -> list[Process]:
     return router(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = Target(
-    name=NAME,
-    quantities=lambda job: worker_quantities(workers_of(job)[-1]),
-    draft=draft_of_servers(
-        NAME,
-        worker_quantities,
-        lambda servers: (*map(_process, servers), *_router(servers)),
-    ),
-    title="vLLM",
-    version="vLLM 0.33.0",
-    workloads=("serve", "inference"),
-    profiles=("vLLM",),
+TARGET = Target.of(
+    NAME,
     answers=answers,
     starts=starts,
     is_of=is_of,
-    accepted=_ENGINE.accepted,
+    **written_as_servers(NAME, worker_quantities, _process, _router),
 )

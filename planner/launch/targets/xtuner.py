@@ -13,18 +13,17 @@ InternVL the language model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from planner.documents.python import Call, Value
+from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.option_table import shipped_rows
+from planner.launch.option_table import Words, shipped_rows
 from planner.launch.shape import resized
-from planner.launch.target import Target, changes_nothing, gathered
-from planner.launch.targets.rollouts import flag, number, told, with_words
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
+from planner.launch.targets.rollouts import flag, number, told, worded
+from planner.launch.targets.trained import put_tokens, ranks_of, read_alone
+from planner.launch.understood import Found, Gathered, Reading
 from planner.specs.catalogue import load_model
 
-_MODULE = "xtuner.v1.train.cli.sft"
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
 _NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
@@ -45,58 +44,25 @@ _ULYSSES = (
     "torchtitan has it."
 )
 _PACKED, _PACKED_BY_COMMAND = 32768, 4096
-_IGNORED = ("lr_cfg", "dataset", "dataloader_cfg", "optim_cfg.", "loss_cfg", "model_cfg.",
-            "fsdp_cfg", "work_dir", "log_dir", "seed", "checkpoint_", "hf_", "profile_",
-            "strict_load", "resume_cfg", "auto_resume", "load_", "exp_tracker", "hooks_config",
-            "debug", "async_", "snapshot_", "chat_template", "cache_", "max_length", "lr", "warmup",
-            "scheduler_type", "internal_metrics", "dist_backend", "prober_list", "do_clip",
-            "skip_")  # fmt: skip
 
 
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command trains by its own options; with ``--config`` the file says all.
-
-    >>> starts(["xtuner/v1/train/cli/sft.py", "--load-from", "Qwen/Qwen3-8B"])
-    True
-    """
-    programs = (word.removesuffix(".py").replace("/", ".") for word in words[:2])
-    names = {word.partition("=")[0] for word in words}
-    return any(word.endswith(_MODULE) for word in programs) and "--config" not in names
-
-
-def answers(reading: Reading) -> Answers:
-    """What a ``TrainerConfig`` says, or a command.
-
-    Raises
-    ------
-    LaunchError
-        Its layout is that of other GPUs.
-    """
+def _tell(reading: Reading, found: Gathered) -> Words | None:
+    """What no row tells of a ``TrainerConfig``, or of a command."""
     is_command = bool(reading.found.positional)
-    given = with_words(reading).found.options
-    names = {option: _name(option) for option in given}
-    options = {names[option]: one for option, one in given.items()}
-    reading = TARGET.reading(replace(reading.found, options=options))
-    found = gathered(reading, "XTuner")
-    values = found.values
     is_new = "pretrain" in (told(reading, "tokenize_fn") or "")
-    values |= {"framework": "torchtitan", "adapter": "none"}
-    values["training_objective"] = "pretrain" if is_new else "sft"
+    found.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
     found.notes.append(_NEAREST)
     length = _PACKED_BY_COMMAND if is_command else _PACKED
     found.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
     shape = _model(reading, found)
     _layout(reading, found)
     _memory(reading, found)
-    steps = reading.number("total_step")
-    if steps and "global_batch_size" in values:
-        values["total_tokens"] = (
-            steps * int(values["global_batch_size"]) * int(values["sequence_length"])
-        )
-    known = TARGET.table.used | TARGET.table.options
-    used = frozenset(option for option, name in names.items() if name in known)
-    ignored = frozenset(option for option, name in names.items() if name.startswith(_IGNORED))
-    return found.made(shape=shape, used=used, ignored=ignored - used)
+    put_tokens(found, reading.number("total_step"))
+    return shape
+
+
+def _whole(found: Found) -> Mapping[str, Given]:
+    return {_name(option): one for option, one in worded(found).options.items()}
 
 
 def _name(option: str) -> str:
@@ -109,7 +75,7 @@ def _name(option: str) -> str:
     return _SPELLED.get(head, head) + dot + rest
 
 
-def _model(reading: Reading, found: Gathered) -> Mapping[str, object] | None:
+def _model(reading: Reading, found: Gathered) -> Words | None:
     """The model by its class, of which a file may change sizes, else what is loaded."""
     kind = reading.text("model_cfg") or ""
     model = _MODELS.get(kind) or _NAMED.get(kind.lower().replace("_", "-"))
@@ -127,23 +93,18 @@ def _layout(reading: Reading, found: Gathered) -> None:
     """GPUs, and the ranks that share a batch, the weights and the experts."""
     values = found.values
     tensor, tokens = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    total = gpus_of(reading.found.world)
-    require_split(reading, total, tp_size=tensor, sp_size=tokens)
+    ranks = ranks_of(reading, found, tp_size=tensor, sp_size=tokens)
     values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
     if tokens > 1:
         found.notes.append(_ULYSSES)
-    if total is None:
-        found.ask("num_gpus")
-    else:
-        values["num_gpus"] = total
-        ranks = total // (tensor * tokens)
+    if ranks is not None:
         batch = ranks * int(values["micro_batch_size"])
         found.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
     if "global_batch_size" not in values:
         found.ask("global_batch_size")
     shards = number(reading, "fsdp_cfg.hsdp_sharding_size")
-    if shards and total:
-        values["data_parallel_replicas"] = max(total // (tensor * shards), 1)
+    if shards and "num_gpus" in values:
+        values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor * shards), 1)
 
 
 def _memory(reading: Reading, found: Gathered) -> None:
@@ -168,16 +129,7 @@ def _memory(reading: Reading, found: Gathered) -> None:
     found.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = Target(
-    name="xtuner",
-    title="XTuner",
-    version="XTuner b934f46",
-    workloads=("train",),
-    profiles=("torchtitan",),
-    answers=answers,
-    starts=starts,
-    honoured=changes_nothing,
-)
+TARGET = read_alone("xtuner", _tell, _whole, _name)
 
 
 _SAME = {"accumulative_counts": "gradient_accumulation_steps", "max_epochs": "num_train_epochs",

@@ -70,7 +70,9 @@ def split_said(said: Said, found: Gathered) -> None:
     total = number_of(said.world.num_gpus) or said.number("accelerate", "num_gpus")
     total = total or next((n for name in _WORKERS if (n := whole(said.texts.get(name)))), None)
     gpus = total or gpus_of(said.world)
-    if total is None and _is_one_process(said):
+    told = any((said.world.num_nodes, said.world.gpus_per_node, said.world.num_gpus))
+    is_alone = said.world.is_one_process and not told and "train_batch_size" not in said.texts
+    if total is None and is_alone:
         gpus = 1
         found.defaults["num_gpus"] = "python without a launcher starts one process"
     tp = said.number("accelerate", "tensor_parallel")
@@ -110,13 +112,6 @@ def split_said(said: Said, found: Gathered) -> None:
         found.values["num_gpus"] = gpus
         if said.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
             found.values |= {"layer_split": True, "pipeline_parallel": gpus}
-
-
-def _is_one_process(said: Said) -> bool:
-    """Whether Python alone starts it, and nothing else tells of GPUs."""
-    world = said.world
-    told = (world.num_nodes, world.gpus_per_node, world.num_gpus)
-    return bool(world.is_one_process and not any(told) and "train_batch_size" not in said.texts)
 
 
 def batch_said(said: Said, found: Gathered) -> None:

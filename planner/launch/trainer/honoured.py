@@ -9,18 +9,14 @@ by words (``swift/llm/ds_config``).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
+from planner.launch.option_table import is_document
 from planner.launch.trainer.llama_factory import (
-    in_own_words,
-    in_words_of_v1,
     is_llama_factory_document,
-    is_v1_document,
 )
-from planner.launch.trainer.reading import is_accelerate_document, is_deepspeed_document
-from planner.launch.trainer.said import in_words_of_script, script_of
+from planner.launch.trainer.said import in_words_of_program, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
 
@@ -60,7 +56,7 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     LaunchError
         What starts DeepSpeed honours none of it.
     """
-    if is_deepspeed_document(found.options) or is_accelerate_document(found.options):
+    if is_document("deepspeed", found.options) or is_document("accelerate", found.options):
         return _of_launcher(found, changes)
     own, beside = dict(changes), _Texts()
     has_deepspeed = _of(found, "deepspeed") is not None or _named(found, "deepspeed") is not None
@@ -76,8 +72,13 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     legacy, keeps = _of(found, "fsdp"), own.get(f"{SECTION}reshard_after_forward") == ("false",)
     if keeps and legacy is not None and _WHOLE in (legacy.joined or ""):
         del own[f"{SECTION}reshard_after_forward"]
-        own[legacy.option] = tuple(text.replace(_WHOLE, _PART) for text in _told(legacy))
-    for name in [name for name in own if _is_of_launcher(name)]:
+        own[legacy.option] = tuple(text.replace(_WHOLE, _PART) for text in legacy.texts if text)
+    of_launcher = (
+        name
+        for name in [*own]
+        if "." in name and (not name.startswith(SECTION) or name.startswith(f"{SECTION}fsdp_"))
+    )
+    for name in of_launcher:
         flat = f"--{name.rpartition('.')[2]}"
         if flat in found.options:
             own[flat] = own.pop(name)
@@ -88,24 +89,16 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     launcher = _named(found, "accelerate")
     _require_splits({**own, **beside}, launcher)
     beside = _in_strategy(beside, launcher)
-    texts = {one.lstrip("-"): text for one, text in _texts(found).items()}
-    if is_v1_document(texts):
-        return in_words_of_v1(own), beside
+    every = (*found.unknown, *found.options.values())
+    texts = {one.option.lstrip("-"): one.single or "" for one in every}
+    if is_document("llama-factory-v1", texts):
+        return in_words_of_program("llama-factory-v1", own, extends=False), beside
     if is_llama_factory_document(texts):
-        return in_own_words(own), beside
+        return in_words_of_program("llama-factory", own, extends=True), beside
     words = [text for one in found.positional if (text := one.single)]
     if script := script_of(words, texts):
-        return in_words_of_script(script, own), beside
+        return in_words_of_program(script.dialect, own, extends=script.extends), beside
     return own, beside
-
-
-def _texts(found: Found) -> Mapping[str, str]:
-    given = (*found.unknown, *found.options.values())
-    return {one.option: one.single or "" for one in given}
-
-
-def _told(given: Given) -> list[str]:
-    return [text for text in given.texts if text is not None]
 
 
 def _of(found: Found, name: str) -> Given | None:
@@ -187,11 +180,6 @@ def _in_deepspeed(found: Found, own: _Texts, beside: _Texts) -> _Texts:
         if (text := f"zero{level}{away}") != word.single:
             own[word.option] = (text,)
     return own
-
-
-def _is_of_launcher(name: str) -> bool:
-    section, dot, key = name.partition(".")
-    return bool(dot) and (section != SECTION.rstrip(".") or key.startswith("fsdp_"))
 
 
 def _require_splits(changes: Changes, launcher: Found | None) -> None:

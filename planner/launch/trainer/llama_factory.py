@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.documents.shell.text import Changes, stated
-from planner.errors import LaunchError, SpecError
+from planner.documents.shell.text import stated
+from planner.errors import SpecError
 from planner.launch.option_table import Dialect, OptionTable, parameters_of
 from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
 from planner.launch.understood import Answers, gpus_of
@@ -26,7 +26,6 @@ _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss",
 _SPLITS = terms_about("degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
-_FACTORY_SCRIPT = "src/train.py"
 _UNPREDICTED = (
     *("use_galore", "use_apollo", "use_badam", "use_llama_pro", "use_mca", "use_adam_mini"),
     *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
@@ -37,7 +36,6 @@ LLAMA_FACTORY = Dialect.load("llama-factory")
 V1 = Dialect.load("llama-factory-v1")
 """Those of its v1."""
 _V1_COMMANDS = ("train", "sft", "dpo", "rm")
-_V1_KEYS = {"dist_config.name", "peft_config.name", "model_class", "micro_batch_size"}
 
 
 def is_llama_factory_document(values: Mapping[str, object]) -> bool:
@@ -49,23 +47,6 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
     return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
 
 
-def is_v1_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has the arguments of its v1.
-
-    >>> is_v1_document({"model": "m", "train_dataset": "d", "dist_config.name": "fsdp2"})
-    True
-    """
-    return {"model", "train_dataset"} <= set(values) and bool(_V1_KEYS & set(values))
-
-
-def starts_llama_factory(words: Sequence[str]) -> bool:
-    """Whether a command trains by it: ``llamafactory-cli train FILE``."""
-    own = [word for word in words if not word.startswith("-")]
-    if own and own[0].rpartition("/")[2] in _FACTORY:
-        return bool(own[1:2]) and own[1] in _V1_COMMANDS
-    return bool(own) and own[0].endswith(_FACTORY_SCRIPT) and any(".y" in word for word in own[1:2])
-
-
 def is_llama_factory(sources: Sources) -> bool:
     """Whether what was gathered is its own."""
     if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
@@ -73,11 +54,6 @@ def is_llama_factory(sources: Sources) -> bool:
     stage = sources.script.get("--stage")
     values = {name.removeprefix("--"): "" for name in sources.script}
     return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
-
-
-def is_v1(sources: Sources) -> bool:
-    """Whether what was gathered is of its v1."""
-    return is_v1_document({name.removeprefix("--"): "" for name in sources.script})
 
 
 def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
@@ -155,25 +131,6 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
 
 
-def in_own_words(changes: Changes) -> Changes:
-    """A change in the Trainer's words, and TRL's, in those of LLaMA-Factory."""
-    own: dict[str, tuple[str, ...] | None] = {}
-    renamed = {row.into: row.option for row in LLAMA_FACTORY.rows if row.role in ("is", "written")}
-    for name, texts in changes.items():
-        if name in ("gradient_checkpointing", "activation_checkpointing"):
-            is_off = None if texts is None else str(texts == ("false",)).lower()
-            own["disable_gradient_checkpointing"] = None if is_off is None else (is_off,)
-        elif name == "attn_implementation":
-            rows = (row for row in LLAMA_FACTORY.rows if row.option == "flash_attn" and texts)
-            word = next((row.text for row in rows if texts and row.word == texts[0]), None)
-            own["flash_attn"] = None if word is None else (word,)
-        elif name == "activation_offloading":
-            own["use_unsloth_gc"] = texts
-        else:
-            own[renamed.get(f"--{name}", name)] = texts
-    return own
-
-
 def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
 
@@ -209,18 +166,3 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         steps = str(math.ceil(batch / (micro * ranks)))
         script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
     return with_defaults(sources, V1)
-
-
-def in_words_of_v1(changes: Changes) -> Changes:
-    """A change in the Trainer's words in those of its v1.
-
-    Raises
-    ------
-    LaunchError
-        It has no word for one of them.
-    """
-    renamed = {row.into.removeprefix("--"): row.option for row in V1.rows if row.role == "is"}
-    renamed["gradient_checkpointing"] = "enable_activation_checkpointing"
-    if unsaid := next((name for name in changes if name not in renamed), None):
-        raise LaunchError(f"LLaMA-Factory's v1 has no word for {unsaid}.")
-    return {renamed[name]: texts for name, texts in changes.items()}

@@ -20,7 +20,14 @@ from dataclasses import replace
 from planner.documents.python import IS_BF16
 from planner.documents.shell.text import Given, stated
 from planner.errors import SpecError
-from planner.launch.option_table import Dialect, Meaning, OptionTable
+from planner.launch.option_table import (
+    Dialect,
+    Meaning,
+    OptionTable,
+    is_command,
+    is_document,
+    keys_of,
+)
 from planner.launch.trainer.answers import UNPACKED, answered
 from planner.launch.trainer.llama_factory import (
     LLAMA_FACTORY,
@@ -28,10 +35,7 @@ from planner.launch.trainer.llama_factory import (
     factory_in_trainer_words,
     is_llama_factory,
     is_llama_factory_document,
-    is_v1,
-    is_v1_document,
     on_megatron,
-    starts_llama_factory,
     v1_in_trainer_words,
 )
 from planner.launch.trainer.said import (
@@ -45,7 +49,6 @@ from planner.launch.trainer.said import (
     named_by_program,
     require_known_training,
     script_of,
-    script_of_sources,
     shape_of,
     sharded_by_name,
     takes_sharding,
@@ -57,7 +60,6 @@ from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Answers, Found, Reading, World, gpus_of, number_of
 
 _PROGRAM = "swift"
-_COMMANDS = ("sft", "pt", "rlhf")
 _KINDS = ("--tuner_type", "--train_type", "--sft_type")
 _NO_FILE = ("false", "none", "null", "")
 _TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
@@ -75,16 +77,6 @@ def _as_swift(words: Sequence[str]) -> list[str]:
         if file := _FILE.search(word):
             return [_PROGRAM, file[1], *words[at + 1 :]]
     return [*words]
-
-
-def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
-    (True, False)
-    """
-    own = [word for word in _as_swift(words) if not word.startswith("-")][:2]
-    return len(own) == 2 and own[0].rpartition("/")[2] == _PROGRAM and own[1] in _COMMANDS
 
 
 def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
@@ -120,7 +112,11 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
     _batch(sources, told)
-    _padded(sources)
+    # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
+    length, count = map(whole, map(sources.text, ("--max_length", "--sequence_parallel_size")))
+    if length and count and length % count:
+        longer = str(math.ceil(length / count) * count)
+        script["--max_length"] = script["--max_length"].saying(longer)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
     return told
@@ -158,14 +154,6 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
         )
 
 
-def _padded(sources: Sources) -> None:
-    """Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``)."""
-    length, ranks = whole(sources.text("--max_length")), sources.text("--sequence_parallel_size")
-    if length and (count := whole(ranks)) and length % count:
-        longer = str(math.ceil(length / count) * count)
-        sources.script["--max_length"] = sources.script["--max_length"].saying(longer)
-
-
 def _in_parts(answers: Answers, tokens: int | None) -> Answers:
     """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
 
@@ -186,29 +174,8 @@ _TELLING = (
 )
 _ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
 _PROGRAMS = ("run_clm.py", "sft.py")
-_OF_PADDLE = {
-    *("tensor_parallel_degree", "pipeline_parallel_degree", "sharding_parallel_degree"),
-    *("sharding", "fine_tuning", "prefix_tuning", "virtual_pp_degree"),
-}
-_TRAINED = {"model_name_or_path", "actor_model_name_or_path", "per_device_train_batch_size"}
 _SCRIPTS = "trl.scripts."
 _NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
-_DEEPSPEED_KEYS = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "zero_allow_untested_optimizer",
-    "wall_clock_breakdown",
-    "steps_per_print",
-)
-_ACCELERATE_KEYS = ("compute_environment", "distributed_type", "main_training_function")
-_ACCELERATE_OPTIONS = {
-    "--num_processes": "num_processes",
-    "--num_machines": "num_machines",
-    "--mixed_precision": "mixed_precision",
-    "--offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
-    "--offload_param_device": "deepspeed_config.offload_param_device",
-    "--dynamo_backend": "dynamo_config.dynamo_backend",
-}
 _ACCELERATE_FLAGS = {
     "--use_deepspeed": "DEEPSPEED",
     "--use_fsdp": "FSDP",
@@ -224,10 +191,14 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if starts_llama_factory(words) or starts_swift(words) or starts_mlx(words):
+    if (
+        is_command("llama-factory", words)
+        or is_command("ms-swift", _as_swift(words))
+        or is_command("mlx-lm", words)
+    ):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
-    if is_paddle_document({name.removeprefix("--"): "" for name in names}):
+    if is_document("paddlenlp", {name.removeprefix("--"): "" for name in names}):
         return False
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
@@ -241,38 +212,15 @@ def starts_trainer(words: Sequence[str]) -> bool:
     return bool(words) and bool(names & set(_TELLING))
 
 
-def is_paddle_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has the Trainer's arguments as PaddleNLP extends them.
-
-    >>> is_paddle_document({"per_device_train_batch_size": 1, "sharding": "stage2"})
-    True
-    """
-    return bool(_OF_PADDLE & set(values)) and bool(_TRAINED & set(values))
-
-
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    if is_paddle_document(values):
+    if is_document("paddlenlp", values):
         return False
-    own = any(is_own(values) for is_own in (is_llama_factory_document, is_v1_document))
-    own = own or is_mlx_document(values) or script_of([], values) is not None
+    own = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
+    own = own or is_document("mlx-lm", values) or script_of([], values) is not None
     if "per_device_train_batch_size" in values or own:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
-
-
-def is_deepspeed_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is a ``ds_config.json``."""
-    keys = set(values)
-    sections = {key.partition(".")[0] for key in keys}
-    if keys & {"base_model", "num_layers", "num-layers", "vocab_size"}:
-        return False
-    return bool(keys & set(_DEEPSPEED_KEYS)) or {"zero_optimization"} <= sections
-
-
-def is_accelerate_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is accelerate's configuration."""
-    return bool(set(values) & set(_ACCELERATE_KEYS))
 
 
 def trainer_answers(reading: Reading) -> Answers:
@@ -280,18 +228,22 @@ def trainer_answers(reading: Reading) -> Answers:
     sources = Sources(name=reading.found.name)
     gather(reading.found, sources)
     sources.words = _as_swift(sources.words)
-    if starts_swift(sources.words) or (not sources.words and {*_KINDS} & {*sources.script}):
+    if is_command("ms-swift", sources.words) or (
+        not sources.words and {*_KINDS} & {*sources.script}
+    ):
         told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
         return _in_parts(told, number_of(reading.found.environment.get("CELOSS_PARALLEL_SIZE")))
-    if is_mlx(sources):
+    keys = {name.removeprefix("--"): "" for name in sources.script}
+    if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
-    if is_v1(sources):
+    if is_document("llama-factory-v1", keys):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
     pairs = named_by_folder(sources.words, reading.found.folders)
     if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
         sources.script["--rl"] = stated("--rl", pairs)
-    if script := script_of_sources(sources):
+    texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
+    if script := script_of(sources.words, texts):
         return _of_script(sources, script)
     by_name = sharded_by_name(sources)
     if is_llama_factory(sources):
@@ -417,13 +369,13 @@ def gather(found: Found, sources: Sources) -> None:
     """Put the options of a command or document, and of its files, where they belong."""
     given = {**{each.option: each for each in found.unknown}, **found.options}
     sources.worlds.append(found.world)
-    if is_accelerate_document(given):
+    if is_document("accelerate", given):
         for each in given.values():
             section, dot, key = each.option.partition(".")
             prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
             own = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{own}", each)
-    elif is_deepspeed_document(given):
+    elif is_document("deepspeed", given):
         for name, each in given.items():
             sources.put(sources.deepspeed, name, each)
         sources.unknown += found.unknown
@@ -456,8 +408,8 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
     elif option in _ACCELERATE_FLAGS:
         kind = given.saying(_ACCELERATE_FLAGS[option])
         sources.put(sources.accelerate, "distributed_type", kind)
-    elif option in _ACCELERATE_OPTIONS:
-        sources.put(sources.accelerate, _ACCELERATE_OPTIONS[option], given)
+    elif into := keys_of("accelerate launch").get(option):
+        sources.put(sources.accelerate, into, given)
     elif option == "--zero_stage":
         sources.put(sources.deepspeed, "zero_optimization.stage", given)
     elif plain.startswith("fsdp_") and plain != "fsdp_config":
@@ -472,32 +424,6 @@ MLX = Dialect.load("mlx-lm")
 """Its words for the Trainer's."""
 _GPU = "apple-m2ultra-76c-192gb"
 _LAYERS = 16
-
-
-def starts_mlx(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
-
-    >>> starts_mlx(["mlx_lm.lora", "--train"]), starts_mlx(["-m", "mlx_lm", "lora"])
-    (True, True)
-    """
-    own = [word.rpartition("/")[2] for word in words if not word.startswith("-")]
-    return own[:1] == ["mlx_lm.lora"] or own[:2] == ["mlx_lm", "lora"]
-
-
-def is_mlx_document(values: Mapping[str, object]) -> bool:
-    """Whether a document has its options.
-
-    >>> is_mlx_document({"model": "m", "iters": 100, "lora_parameters.rank": 8})
-    True
-    """
-    own = {name.partition(".")[0] for name in values}
-    return "model" in own and "iters" in own and bool(own & {"lora_parameters", "num_layers"})
-
-
-def is_mlx(sources: Sources) -> bool:
-    """Whether what was gathered is its own."""
-    names = {name.removeprefix("--"): "" for name in sources.script}
-    return starts_mlx(sources.words) or is_mlx_document(names)
 
 
 def mlx_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:

@@ -14,12 +14,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from planner.base.records import record
 from planner.base.training_names import WITH_ROLLOUTS, TrainingObjective, objective_named
 from planner.documents.shell.text import Changes, Given, stated
 from planner.errors import LaunchError, SpecError
-from planner.launch.option_table import Dialect, Meaning
+from planner.launch.option_table import Dialect, Meaning, shipped_rows
 from planner.launch.understood import Gathered, World, gpus_of
 
 
@@ -372,10 +373,7 @@ def rollout_length(said: Said, found: Gathered) -> None:
 def require_known_training(kind: str, name: str) -> None:
     """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
 
-    Raises
-    ------
-    SpecError
-        It is something else.
+    Raises `SpecError`: it is something else.
     """
     if kind not in ("lora", "full"):
         raise SpecError(
@@ -387,10 +385,7 @@ def require_known_training(kind: str, name: str) -> None:
 def objective_of_word(word: str, name: str) -> TrainingObjective:
     """The objective that a word of the file ``name`` means.
 
-    Raises
-    ------
-    SpecError
-        It is none, or trains on answers that are generated in each step.
+    Raises `SpecError`: it is none, or trains on answers that are generated in each step.
     """
     try:
         return objective_named(word)
@@ -410,11 +405,11 @@ class Script:
     dialect: str
     keys: frozenset[str]
     length: str
-    file: str = ""
-    kind: str = ""
-    kinds: tuple[str, ...] = ("",)
-    extends: bool = False
-    framework: str = ""
+    file: str
+    kind: str
+    kinds: tuple[str, ...]
+    extends: bool
+    framework: str
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
         """Whether a command, or a document, which has no words, is its own."""
@@ -423,54 +418,21 @@ class Script:
         return named and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
 
 
-_CHAT = "deepspeed-chat"
-SCRIPTS = (
-    Script(
-        dialect=_CHAT,
-        keys=frozenset({"data_split", "max_seq_len"}),
-        length="max_seq_len",
-        extends=True,
-    ),
-    Script(
-        dialect=_CHAT,
-        keys=frozenset({"actor_zero_stage", "max_answer_seq_len"}),
-        length="max_answer_seq_len",
-    ),
-    Script(
-        dialect="qlora",
-        keys=frozenset({"source_max_len", "target_max_len"}),
-        length="target_max_len",
-        extends=True,
-    ),
-    Script(
-        dialect="alpaca-lora",
-        keys=frozenset({"base_model"}),
-        file="finetune.py",
-        length="cutoff_len",
-    ),
-    Script(
-        dialect="autotrain",
-        keys=frozenset({"task", "base_model"}),
-        kind="task",
-        kinds=("llm",),
-        length="params.block_size",
-    ),
-    Script(
-        dialect="deepspeed-examples",
-        keys=frozenset({"deepspeed_config", "model_name", "batch_size"}),
-        length="",
-        extends=True,
-    ),
-    Script(
-        dialect="aws-fsdp",
-        keys=frozenset({"max_context_width", "hidden_width"}),
-        kind="model_type",
-        kinds=("llama", "mistral", "mixtral"),
-        length="",
-        framework="FSDP",
-    ),
-)
 _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated": True}
+
+
+@cache
+def scripts() -> tuple[Script, ...]:
+    """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
+    return tuple(
+        Script(
+            keys=frozenset(row["keys"].split()),
+            kinds=tuple(row["kinds"].split()) or ("",),
+            extends=bool(row["extends"]),
+            **{name: row[name] for name in ("dialect", "length", "file", "kind", "framework")},
+        )
+        for row in shipped_rows("dialects/scripts.csv")
+    )
 
 
 def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | None:
@@ -480,13 +442,7 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | No
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((each for each in SCRIPTS if each.is_of(words, values)), None)
-
-
-def script_of_sources(sources: Sources) -> Script | None:
-    """The same of what was gathered."""
-    values = {name.removeprefix("--"): sources.text(name) for name in sources.script}
-    return script_of(sources.words, values)
+    return next((each for each in scripts() if each.is_of(words, values)), None)
 
 
 def in_trainer_words(sources: Sources, dialect: Dialect) -> dict[str, str]:
@@ -512,27 +468,33 @@ def shape_of(sources: Sources, dialect: Dialect) -> dict[str, object] | None:
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
-def in_words_of_script(script: Script, changes: Changes) -> Changes:
-    """A change in the Trainer's words in those of a program.
+def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
+    """A change in the Trainer's words in those of a program, whose dialect has this name.
 
     Raises
     ------
     LaunchError
-        It has no word for one of them.
+        It has no word for one of them, and does not take the Trainer's own.
     """
     own: dict[str, tuple[str, ...] | None] = {}
-    rows = Dialect.load(script.dialect).rows
-    for name, texts in changes.items():
-        of_it = [row for row in rows if row.into == f"--{name}"]
+    rows = Dialect.load(name).rows
+    for option, texts in changes.items():
+        of_it = [row for row in rows if row.into == f"--{option}"]
         if any(row.role == "batch" for row in of_it):
             continue  # the program works it out of all samples of a step
-        row = next(
-            (each for each in of_it if each.role == "is" or (texts and each.word == texts[0])), None
-        )
-        if row is not None and row.option:
-            own[row.option] = texts if row.role == "is" else (row.text,)
-        elif script.extends:
-            own[name] = texts
+        ways = [
+            row
+            for row in sorted(of_it, key=lambda row: row.role != "written")
+            if row.role in ("written", "is", "word")
+            if not row.text or texts is None or row.word == texts[0]
+        ]
+        # Of several words for the same text none is sure.
+        is_sure = len(ways) == 1 or texts is None or (bool(ways) and not ways[0].text)
+        row = next(iter(ways), None) if is_sure else None
+        if row is not None:
+            own[row.option] = (row.text,) if row.text and texts else texts
+        elif extends:
+            own[option] = texts
         else:
-            raise LaunchError(f"{script.dialect} has no word for {name}.")
+            raise LaunchError(f"{name} has no word for {option}.")
     return own

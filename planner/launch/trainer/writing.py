@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from planner.base.enums import (
-    AttentionKind,
-)
+from planner.base.enums import AttentionKind, Offload
 from planner.base.training_names import names_feed_forward, targets_named, transformers_name
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
@@ -21,10 +19,10 @@ SECTION = "fsdp_config."
 
 _SFT = ("-m", "trl.scripts.sft")
 _DATASET = Variable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
-_OUTPUT = Variable(
+OUTPUT = Variable(
     name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
 )
-_RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
+RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
 _RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
@@ -32,7 +30,7 @@ _RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers'
 _ENDS = ("embed_tokens", "lm_head")
 _LISTS = ("lora_target_modules", "lora_modules_to_save")
 
-_LEFT = (
+LEFT = (
     Remark(
         parameter="learning rate",
         value="",
@@ -49,13 +47,27 @@ _NAMES = {
 }
 
 
+def fsdp_words(job: Job) -> Words:
+    """What files of FSDP2 say alike; layers are repeated in its own units, if at all."""
+    return {
+        "fsdp_version": 2,
+        "sharded_weights": job["zero_stage"] == 3,
+        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
+        "fsdp_state": "SHARDED_STATE_DICT",
+        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
+        "fsdp_recompute": repeats_inside(job, sharded=True) or None,
+    }
+
+
+def repeats_inside(job: Job, *, sharded: bool) -> bool:
+    """FSDP repeats layers in its own units: the script's option would gather them twice."""
+    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+
+
 def require_even_copies(job: Job) -> None:
     """Refuse copies of what is sharded that share a rank of data.
 
-    Raises
-    ------
-    LaunchError
-        They do not divide the data-parallel ranks.
+    Raises `LaunchError`: they do not divide the data-parallel ranks.
     """
     copies, ranks = int(job["data_parallel_replicas"]), job.data_parallel
     if ranks % copies:
@@ -231,8 +243,8 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
         listed.append(Argument(words=(f"--{each.option}", *texts), note=each.note))
     return (
         *_program(job),
-        Argument(words=("--output_dir", _OUTPUT)),
-        Argument(words=("--learning_rate", _RATE)),
+        Argument(words=("--output_dir", OUTPUT)),
+        Argument(words=("--learning_rate", RATE)),
         *listed,
         *more,
         Argument(words=("--logging_steps", "1")),
@@ -277,7 +289,7 @@ def script_remarks(job: Job) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
         if job["offload"] == "activations":
             note = "run_clm.py has no option of it"
             remarks.append(Remark(parameter="offload", value="activations", note=note))
-    return tuple(remarks), _LEFT
+    return tuple(remarks), LEFT
 
 
 def script_files(job: Job) -> tuple[File, ...]:

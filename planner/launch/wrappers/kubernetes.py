@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.documents.shell.text import shell_word
-from planner.documents.writing import documents
+from planner.documents.writing import documents, yaml_scalar, yaml_text
 from planner.errors import LaunchError
 from planner.launch.target import (
     Argument,
@@ -83,16 +83,6 @@ def image_of(target: Target, job: Job, process: Process) -> str:
     return known.format(version[0])
 
 
-def gpu_resource(job: Job) -> str:
-    """What a cluster of the vendor's GPUs calls one of them."""
-    return _RESOURCES.get(job.gpu.vendor, "nvidia.com/gpu")
-
-
-def answers_health(target: Target, process: Process) -> bool:
-    """Whether ``/health`` of the process tells that it serves."""
-    return bool(process.port and process.gpus_per_node and target.name in _HEALTH)
-
-
 def pod_script(
     target: Target,
     job: Job,
@@ -143,6 +133,7 @@ _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 _HUB_TOKEN = "HF_TOKEN"
+_EVERY_BLANK = 10**9  # texts of others stay as they are
 
 Object = dict[str, object]
 
@@ -178,7 +169,7 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> File:
         how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
     told = Draft(processes=()) if is_benchmark else draft
     head = heading(target, job, told, draft.processes, how, manifest.asks())
-    text = "\n".join(head) + "\n" + documents(manifest.objects())
+    text = "\n".join(head) + "\n" + manifest.text()
     start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
     return File(name=name, text=text, meaning=meaning, start=start)
@@ -227,12 +218,9 @@ class Manifest:
             if "<" in image
         ]
 
-    def objects(self) -> list[Object]:
+    def text(self) -> str:
         """All objects, those that others name first."""
-        found = self.settings()
-        for process in self.draft.processes:
-            found += self._of(process)
-        return found
+        return documents(self.settings()) + "".join(map(self._of, self.draft.processes))
 
     def settings(self) -> list[Object]:
         """What the user sets, and the files beside the commands."""
@@ -240,135 +228,98 @@ class Manifest:
         plain = {one.name: one.default or "" for one in asked if not _SECRET.fullmatch(one.name)}
         files = {file.name.replace("/", "."): file.text for file in self.draft.files}
         parts = (("settings", plain), ("files", files))
+        labels = {"app.kubernetes.io/part-of": self.stem}
         return [
-            {**self._head("v1", "ConfigMap", f"{self.shared}-{end}"), "data": data}
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": f"{self.shared}-{end}", "labels": labels},
+                "data": data,
+            }
             for end, data in parts
             if data
         ]
 
-    def pod(self, process: Process, given: Mapping[str, str], *, answers: bool) -> Object:
-        """The specification of a pod that runs a process; ``answers`` requests of others."""
-        volumes: list[Object] = [
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
-            *([self._files()] if self.draft.files else []),
-        ]
-        if self.job.is_training:
-            claim = {"persistentVolumeClaim": {"claimName": "data"}}
-            volumes.append({"name": "data", **claim})
-        # The addresses of services as variables would collide with those of the programs.
-        return {
-            "enableServiceLinks": False,
-            "containers": [self.container(process, given, answers=answers)],
-            "volumes": volumes,
-        }
-
-    def container(self, process: Process, given: Mapping[str, str], *, answers: bool) -> Object:
-        """The container of a process."""
-        links = tuple(reaches(process, self.places))
+    def pod(
+        self, process: Process, given: Mapping[str, str], *, answers: bool, container: str = ""
+    ) -> list[str]:
+        """The lines of a pod that runs a process; ``answers`` requests of others."""
         names = {one.name: self.name_of(one) for one in self.draft.processes}
+        links = tuple(reaches(process, self.places))
         script = pod_script(self.target, self.job, self.draft, process, given, links, names)
-        mounts = [{"name": "shared-memory", "mountPath": "/dev/shm"}]
-        mounts += [{"name": "files", "mountPath": FOLDER}] if self.draft.files else []
-        mounts += [{"name": "data", "mountPath": CLAIM}] if self.job.is_training else []
-        found: Object = {
-            "name": dns_label(process.name),
-            "image": image_of(self.target, self.job, process),
-            "command": ["/bin/bash", "-c"],
-            "args": [script],
-            "env": self._environment(process),
+        files = [
+            {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
+        ]
+        gpus, port = process.gpus_per_node, process.port if answers else 0
+        values: dict[str, Value] = {
+            "container": yaml_scalar(container or dns_label(process.name)),
+            "image": yaml_scalar(image_of(self.target, self.job, process)),
+            "script": _lines(args=[script]),
+            "environment": _lines(env=self._environment(process)),
+            "has_settings": any(not _SECRET.fullmatch(one.name) for one in variables_of([process])),
+            "shared": self.shared,
+            "port": port,
+            # Of these ``/health`` tells that they serve.
+            "has_health": bool(port and gpus) and self.target.name in _HEALTH,
+            "resource": _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"]),
+            "gpus": gpus,
+            "files": _lines(items=files),
+            "folder": FOLDER,
+            "is_training": self.job.is_training,
+            "claim": CLAIM,
         }
-        if any(not _SECRET.fullmatch(one.name) for one in variables_of([process])):
-            found["envFrom"] = [{"configMapRef": {"name": f"{self.shared}-settings"}}]
-        if process.port and answers:
-            found["ports"] = [{"name": "http", "containerPort": process.port}]
-            if answers_health(self.target, process):
-                found["readinessProbe"] = {
-                    "httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10,
-                }  # fmt: skip
-        if process.gpus_per_node:
-            found["resources"] = {"limits": {gpu_resource(self.job): process.gpus_per_node}}
-        found["volumeMounts"] = mounts
-        return {key: value for key, value in found.items() if value != []}
+        return filled("pod.yaml", values, blank_lines=_EVERY_BLANK).split("\n")[:-1]
 
-    def _of(self, process: Process) -> list[Object]:
-        if process.num_nodes > 1 and runs_by_rank(process):
+    def _of(self, process: Process) -> str:
+        """The object of a process: a job whose pods know their number, copies of one pod, or of a
+        group of pods, one for each node; and the service before it."""
+        several, name = process.num_nodes > 1, self.name_of(process)
+        if several and runs_by_rank(process):
             raise LaunchError(
                 f"{process.launcher} starts ranks on other nodes itself, which pods do not let it: "
                 "choose --wrapper slurm, or a plan of one node."
             )
-        if self.job.is_training:
-            return self._job(process)
-        if process.num_nodes > 1:
-            return self._group(process)
-        is_reached = any(
-            place.process is process for one in self.draft.processes
-            for place in reaches(one, self.places)
-        )  # fmt: skip
-        if is_reached or uses(process, "COPY"):
-            return self._replicas(process, "StatefulSet")
-        return self._replicas(process, "Deployment")
-
-    def _job(self, process: Process) -> list[Object]:
-        """A job whose pods know their number, and the service that gives them names."""
-        name, nodes = self.name_of(process), process.num_nodes
-        given = {"NODE_RANK": '"$JOB_COMPLETION_INDEX"', "MASTER_ADDR": f"{name}-0.{name}"}
-        pod = self.pod(process, given if nodes > 1 else {}, answers=False)
-        pod |= {"restartPolicy": "Never"}
-        if nodes > 1:
-            pod |= {"subdomain": name}
+        is_training = self.job.is_training
+        is_group, counts = several and not is_training, uses(process, "COPY")
+        reached = (place for one in self.draft.processes for place in reaches(one, self.places))
+        is_named = not (is_training or is_group) and (
+            counts or any(place.process is process for place in reached)
+        )
+        version, kind = "apps/v1", "StatefulSet" if is_named else "Deployment"
+        service, given = name if process.port else "", dict[str, str]()
+        if is_training:
+            version, kind, service = "batch/v1", "Job", name if several else ""
+            index = '"$JOB_COMPLETION_INDEX"'
+            given = {"NODE_RANK": index, "MASTER_ADDR": f"{name}-0.{name}"} if several else {}
+        elif is_group:
+            version, kind = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
+            given = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
+            # The set makes a service of its own name itself.
+            service = f"{name}-http" if process.port else ""
+        elif counts:
+            given = {"COPY": '"${HOSTNAME##*-}"'}
         # An interruption fails the pods of all nodes.
         failures = math.ceil(2 * float(self.job["interruptions"] or 0)) + 3
-        spec: Object = {"backoffLimit": nodes * failures}
-        if nodes > 1:
-            spec |= {"completionMode": "Indexed", "completions": nodes, "parallelism": nodes}
-        spec["template"] = {"metadata": {"labels": {"app": name}}, "spec": pod}
-        found: Object = {**self._head("batch/v1", "Job", name), "spec": spec}
-        return [self._service(name, {"app": name}, None), found] if nodes > 1 else [found]
-
-    def _replicas(self, process: Process, kind: str) -> list[Object]:
-        """Copies of one pod and the service before them."""
-        name = self.name_of(process)
-        given = {"COPY": '"${HOSTNAME##*-}"'} if uses(process, "COPY") else {}
-        spec: Object = {
-            "replicas": process.copies,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": self.pod(process, given, answers=True),
-            },
+        values: dict[str, Value] = {
+            "stem": self.stem,
+            "name": name,
+            "service": service,
+            "port": 0 if is_training else process.port,
+            "is_headless": is_training or is_named,
+            "version": version,
+            "kind": kind,
+            "group_label": _OF_GROUP,
+            "is_training": is_training,
+            "is_group": is_group,
+            "is_named": is_named,
+            "failures": process.num_nodes * failures,
+            "several_nodes": several,
+            "num_nodes": process.num_nodes,
+            "copies": process.copies,
+            "pod": self.pod(process, given, answers=not is_training),
+            "worker": self.pod(process, given, answers=False) if is_group else (),
         }
-        is_named = kind == "StatefulSet"
-        if is_named:
-            spec |= {"serviceName": name, "podManagementPolicy": "Parallel"}
-        found = {**self._head("apps/v1", kind, name), "spec": spec}
-        if not process.port:
-            return [found]
-        return [self._service(name, {"app": name}, process.port, is_headless=is_named), found]
-
-    def _group(self, process: Process) -> list[Object]:
-        """Copies of a group of pods, one for each node."""
-        name = self.name_of(process)
-        given = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
-        labels = {"app": name, "role": "leader"}
-        template: Object = {
-            "size": process.num_nodes,
-            "restartPolicy": "RecreateGroupOnPodRestart",
-            "leaderTemplate": {
-                "metadata": {"labels": labels},
-                "spec": self.pod(process, given, answers=True),
-            },
-            "workerTemplate": {"spec": self.pod(process, given, answers=False)},
-        }
-        spec = {"replicas": process.copies, "leaderWorkerTemplate": template}
-        found = {
-            **self._head("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name),
-            "spec": spec,
-        }
-        if not process.port:
-            return [found]
-        # The set makes a service of its own name itself.
-        selector = {_OF_GROUP: name, "role": "leader"}
-        return [self._service(f"{name}-http", selector, process.port), found]
+        return filled("kubernetes.yaml", values, blank_lines=_EVERY_BLANK)
 
     def _environment(self, process: Process) -> list[Object]:
         found: list[Object] = [
@@ -376,12 +327,14 @@ class Manifest:
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
             for name in self._secrets()
         ]  # fmt: skip
-        if uses(process, "HOST_ADDRESS"):
-            address: Object = {"fieldRef": {"fieldPath": "status.podIP"}}
-            found.append({"name": "HOST_ADDRESS", "valueFrom": address})
-        if uses(process, "COPY") and process.num_nodes > 1:
-            field = {"fieldPath": f"metadata.labels['{_GROUP}']"}
-            found.append({"name": "COPY", "valueFrom": {"fieldRef": field}})
+        fields = {
+            "HOST_ADDRESS": "status.podIP" * uses(process, "HOST_ADDRESS"),
+            "COPY": f"metadata.labels['{_GROUP}']"
+            * (uses(process, "COPY") * process.num_nodes > 1),
+        }
+        for name, path in fields.items():
+            if path:
+                found.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
         return found
 
     def _secrets(self) -> list[str]:
@@ -389,29 +342,11 @@ class Manifest:
         hub = [_HUB_TOKEN] if self.job.hub_name and not self.job.is_training else []
         return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
 
-    def _files(self) -> Object:
-        items = [
-            {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
-        ]
-        return {"name": "files", "configMap": {"name": f"{self.shared}-files", "items": items}}
 
-    def _service(
-        self, name: str, selector: Mapping[str, str], port: int | None, *, is_headless: bool = True
-    ) -> Object:
-        spec: Object = {"selector": dict(selector)}
-        if port is not None:
-            spec["ports"] = [{"name": "http", "port": port, "targetPort": "http"}]
-        if port is None or (is_headless and not name.endswith("-http")):
-            spec |= {"clusterIP": "None", "publishNotReadyAddresses": True}
-        return {**self._head("v1", "Service", name), "spec": spec}
-
-    def _head(self, version: str, kind: str, name: str) -> Object:
-        labels = {"app.kubernetes.io/part-of": self.stem}
-        return {
-            "apiVersion": version,
-            "kind": kind,
-            "metadata": {"name": name, "labels": labels},
-        }
+def _lines(**parts: object) -> list[str]:
+    """Keys of YAML with what is in them; those of nothing are left out."""
+    found = {key: value for key, value in parts.items() if value}
+    return yaml_text(found, list_by="").split("\n")[:-1] if found else []
 
 
 def _on_claim(process: Process) -> Process:
@@ -458,8 +393,14 @@ def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     manifest = Manifest(target, job, alone)
     name = f"{process.name}.yaml"
     head = heading(target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.asks())
-    objects = [*manifest.settings(), _service(manifest, process)]
-    text = "\n".join(head) + "\n" + documents(objects)
+    values: dict[str, Value] = {
+        "name": manifest.name_of(process),
+        # Every copy is a pod that stays, as the plan has it.
+        "copies": process.copies,
+        "pod": manifest.pod(process, {}, answers=True, container=_OF_KSERVE),
+    }
+    service = filled("kserve.yaml", values, blank_lines=_EVERY_BLANK)
+    text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
     start = f"kubectl apply -f {name}"
     file = File(name=name, text=text, meaning="the inference service", start=start)
     return (file, *benchmark(target, job, draft))
@@ -483,22 +424,3 @@ def _server(job: Job, draft: Draft) -> Process:
             "--wrapper kubernetes."
         )
     return servers[0]
-
-
-def _service(manifest: Manifest, process: Process) -> Object:
-    pod = manifest.pod(process, {}, answers=True)
-    pod["containers"] = [
-        {**manifest.container(process, {}, answers=True), "name": _OF_KSERVE},
-    ]
-    predictor = {"minReplicas": process.copies, "maxReplicas": process.copies, **pod}
-    metadata = {
-        "name": manifest.name_of(process),
-        # Every copy is a pod that stays, as the plan has it.
-        "annotations": {"serving.kserve.io/deploymentMode": "RawDeployment"},
-    }
-    return {
-        "apiVersion": "serving.kserve.io/v1beta1",
-        "kind": "InferenceService",
-        "metadata": metadata,
-        "spec": {"predictor": predictor},
-    }

@@ -33,7 +33,7 @@ MASTER_PORT = 29500
 _VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
 _LATER = "ON_LATER_NODES"
-_PER_NODE = ("torchrun", "accelerate", "deepspeed")
+_PER_NODE = ("torchrun", "accelerate", "deepspeed", "ray")
 _BY_RANK = ("mpirun", "srun")
 _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
@@ -74,7 +74,7 @@ def arguments_lines(process: Process) -> list[str]:
     lines = array(process.arguments)
     if has_followers(process):
         # An array of its own, so that readers of the script know the first one for certain.
-        more = indented(array(process.follower_arguments, _LATER))
+        more = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
         lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *more, "fi"]
     return lines
 
@@ -140,11 +140,6 @@ def expanded(word: str | Variable) -> str:
     return shell_word(word)
 
 
-def indented(lines: Iterable[str], by: int = 2) -> list[str]:
-    """Lines further to the right; quoted words of several lines are left as they are."""
-    return [f"{' ' * by}{line}" if line else line for line in lines]
-
-
 def uses(process: Process, *names: str) -> bool:
     """Whether a word of its arguments is one of these variables."""
     every = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
@@ -165,8 +160,11 @@ def _launcher(process: Process) -> list[str]:
         return ["deepspeed", "--num_gpus", str(gpus)]
     if process.launcher in _BY_RANK:
         return ["mpirun", "-np", str(nodes * gpus)]
-    if not process.launcher:
+    if not process.launcher or (process.launcher == "ray" and not several):
         return []
+    if process.launcher == "ray":  # joins the nodes, and runs the command on the first alone
+        words = ["ray", "symmetric-run", "--address", '"$MASTER_ADDR:$MASTER_PORT"']
+        return [*words, "--min-nodes", str(nodes), "--"]
     if not several:
         return ["torchrun", "--standalone", "--nproc-per-node", str(gpus)]
     words = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(gpus)]

@@ -369,18 +369,17 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
     given = {name: value for name, value in asked.items() if value is not None}
     if thing.kind == PLAN:
         changes = {name: value for name, value in given.items() if name not in _OF_ALL}
-        return _read(thing, {**changes, **given.get("settings", {})}, read)
+        path = thing.path
+        assert path is not None
+        first = 1 if path.suffix == ".csv" else None
+        return read(
+            path,
+            first if thing.row is None else thing.row,
+            {**changes, **given.get("settings", {})},
+        )
     if thing.kind == FOLDER:
         return recommended_of(make_request({**given, "specs": thing.path}, said=said)).request()
     if thing.kind == SpecKind.ENGINES and "workload" not in given:
         given["workload"] = "serve"
     asked_of = make_request({**given, thing.question: thing.text}, said=said)
     return recommended_of(asked_of).request()
-
-
-def _read(thing: Thing, changes: Mapping[str, object], read: Reading) -> Request:
-    """That of a file: its row, or what its search recommends, or the first row of a table."""
-    path = thing.path
-    assert path is not None
-    first = 1 if path.suffix == ".csv" else None
-    return read(path, first if thing.row is None else thing.row, changes)

@@ -31,7 +31,8 @@ class Details(Generic[Own]):
 
     ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
     operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
-    by part, under the name of each kind of step; ``timelines``: such steps over time.
+    by part, under the name of each kind of step; ``timelines``: such steps over time. ``memory``:
+    GiB of the fullest GPU by part, under the name of each phase, where there are several.
     ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
     and a search does not.
     """
@@ -41,6 +42,7 @@ class Details(Generic[Own]):
     operators: Callable[[Evaluation], Sequence[Mapping[str, object]]]
     times: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
     timelines: Callable[[Own], Sequence[Timeline]] = lambda _: ()
+    memory: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
     distributions: Callable[[Own], Mapping[str, Sequence[object]]] | None = None
     to_see: str = "To see it in full"
 

@@ -26,7 +26,7 @@ from planner.decide.explaining.steps import (
 from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
 from planner.errors import InfeasibleError
 from planner.question.request import Request
-from planner.question.terms import glossary, is_of_answers, term_of_column
+from planner.question.terms import columns_about, glossary, is_of_answers, term_of_column
 from planner.show.page import BAD, GAP, TOTAL, Block, Column, Table, Title, fitted, grid, said
 from planner.show.views.documents import command_manifest
 from planner.show.views.front import of_objective
@@ -185,8 +185,16 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
         for name, amount in [*explained.memory.items()][:_LONGEST]
         if amount / peak > (LEAST if is_full else _LARGE)
     ]
+    row = explained.row
+    phases = {name: number(row.get(name, 0.0)) for name in columns_about("memory_phase")}
+    by_phase = sorted(phases.items(), key=lambda item: -item[1])
+    parts += [
+        f"{name.removesuffix('_memory_gib').replace('_', ' ')} {amount:,.1f}"
+        for name, amount in by_phase
+        if amount
+    ]
     yield said(", ".join(parts))
-    plan, row = explained.plan, explained.row
+    plan = explained.plan
     if on_host := host_words(row, plan.source_of(row).setting.machine):
         yield said(f"in host memory {on_host}")
     if moved := paged_words(row):

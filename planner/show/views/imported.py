@@ -87,7 +87,7 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         one = len(ignored) == 1
         yield said(
             f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
-            f"prediction: {_named(ignored)}; --full shows each.",
+            f"prediction: {_named(ignored)}; --full shows each."
         )
 
 

@@ -86,11 +86,7 @@ def headline(plan: Plan, result: SearchResult) -> str:
 
 
 def _sentence(
-    plan: Plan,
-    result: SearchResult,
-    miss: NearestMiss | None,
-    name: str,
-    alone: Evaluation | None,
+    plan: Plan, result: SearchResult, miss: NearestMiss | None, name: str, alone: Evaluation | None
 ) -> str:
     words, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:

@@ -137,9 +137,10 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
 
 
 def _preempted_line(row: Mapping[str, object]) -> str:
-    """How many requests lose their room as answers grow, and what that costs; empty of few."""
+    """How many requests lose their room as answers grow, and what that costs; empty of few, and
+    where there is none to lose."""
     share = number_of(row, "preempted_share")
-    if not share >= _TOLD_PREEMPTED:
+    if not share >= _TOLD_PREEMPTED or number_of(row, "most_sequences") < 1:
         return ""
     again = share * number_of(row, "utilization")
     return (

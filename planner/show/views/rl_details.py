@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from planner.base import text
 from planner.base.cells import number_in
+from planner.base.software_enums import Placement
 from planner.base.units import GIB, HOUR
+from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
 from planner.estimators.rl.timeline import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
@@ -17,11 +21,13 @@ from planner.show.views.told import first, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 
-NO_BETTER = (
-    "Whether async is faster per GPU than colocated is told by published steps about as well as "
-    "by a rule of thumb: it gains at the same number of GPUs where these are many for the batch, "
-    "and loses where it takes more of them."
+TOLD_APART = (
+    "Async over colocated per GPU is predicted to 13 % of published pairs, by a rule of thumb to "
+    "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
+    "closer ones are not told apart."
 )
+_LEAST = 0.05
+"""GiB of a part of the memory that is told."""
 OLDER = (
     "Answers are of older weights than they train: whether learning suffers is not predicted "
     "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
@@ -32,7 +38,7 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
     total = first(runs.step_time)
     time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
     yield Beside(tables={"Memory by phase": _memory(runs), "Time of a step": time})
-    yield said(*_balance(runs))
+    yield said(_fullest(runs), *_balance(runs))
     yield Title(text="Speed")
     yield Pairs(pairs=_speed(runs))
     yield from sure_blocks(plan, runs)
@@ -40,12 +46,17 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 
 def _memory(runs: RlRuns) -> Table:
-    """The fullest GPU in each phase, and what waits in host memory, in GiB."""
+    """The fullest GPU in each phase, of either side where they are apart, in GiB."""
     capacity = runs.source.setting.machine.gpu.allocatable_memory
-    sizes = dict(zip(MEMORY_PHASES, map(first, runs.step.phase_memory), strict=True))
+    is_apart = not bool(first(runs.configurations.colocated))
+    sides = ("rollout", "", "trainer") if is_apart else ("", "", "")
+    sizes = {
+        f"{side} {name}".strip().replace("_", " "): first(size)
+        for side, name, size in zip(sides, MEMORY_PHASES, runs.step.phase_memory, strict=True)
+    }
     rows = [
-        (name.replace("_", " "), f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
-        for name, size in (*sizes.items(), ("capacity", capacity))
+        (name, f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
+        for name, size in (*sizes.items(), ("peak", max(sizes.values())), ("capacity", capacity))
         if size
     ]
     if host := first(runs.host_memory):
@@ -53,28 +64,66 @@ def _memory(runs: RlRuns) -> Table:
     return grid(("phase", "GiB", "%"), rows)
 
 
+def _fullest(runs: RlRuns) -> str:
+    """What the memory of the fullest phase holds."""
+    phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
+    known = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
+    words = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in known if size >= _LEAST]
+    return f"Fullest in the phase {phase}: {', '.join(words)} GiB."
+
+
 def _balance(runs: RlRuns) -> list[str]:
     """What the step waits for, the split that would balance, and what is idle."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
-    lines = [f"{side.capitalize()} is the bottleneck by {text.percent(first(step.imbalance))}"]
-    if not bool(first(c.colocated)):
+    words = [f"{side.capitalize()} is the bottleneck by {text.percent(first(step.imbalance))}"]
+    is_apart = not bool(first(c.colocated))
+    if is_apart:
         total = first(c.num_gpus)
         trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
-        lines[0] += f"; {trains:,.0f}:{total - trains:,.0f} would balance"
+        if bool(first(step.overlaps)):
+            words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        words.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
-        lines[0] += f"; {text.percent(idle)} of the places of the engine's steps are idle"
-    lines[0] += "."
-    if not bool(first(c.colocated)):
-        lines.append(NO_BETTER)
-    if bool(first(c.partial_rollout)) or first(c.staleness) > 0:
+        words.append(f"{text.percent(idle)} of the places of the engine's steps are idle")
+    lines = [f"{'; '.join(words)}."]
+    if is_apart and not bool(first(step.overlaps)):
+        lines.append(_turns(runs))
+    if is_apart:
+        lines.append(TOLD_APART)
+    if bool(first(step.overlaps)) or first(c.staleness) > 0:
         lines.append(OLDER)
     return lines
 
 
+def _fastest(runs: RlRuns, total: float) -> str:
+    """The split in whole nodes, or GPUs of one, with the shortest step."""
+    trains, seconds = runs.fastest_split()
+    own = first(runs.step_time)
+    several = total > runs.source.setting.machine.cluster.gpus_per_node
+    split = "split in whole nodes" if several else "split"
+    if seconds >= own:
+        return f"no other {split} is faster"
+    gain = text.percent(1 - seconds / own)
+    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
+
+
+def _turns(runs: RlRuns) -> str:
+    """That both sides wait for each other, and what a step takes where they do not."""
+    known = runs.source.setting.rollouts.placements
+    words = "Both sides take turns, each idle while the other works"
+    other = next((name for name in ("async", "one_step_off") if name in known), None)
+    if other is None:
+        return f"{words}."
+    code = RlConfigurations.cast("placement", Placement[other.upper()])
+    seconds = text.duration(first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time))
+    return f"{words}: {other} with staleness 1 takes {seconds}."
+
+
 def _speed(runs: RlRuns) -> dict[str, str]:
     work, hidden = runs.source.setting.workload, ("generate", "update")
+    rollout = runs.step.rollout
     times = {name: first(runs.step.times[name]) for name in PHASES}
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     return {
@@ -83,8 +132,9 @@ def _speed(runs: RlRuns) -> dict[str, str]:
         "tokens/s": f"{text.count(tokens)} ({text.significant(tokens / num_gpus)} per GPU), "
         "prompts included",
         **{name: text.duration(times[name]) for name in hidden},
-        "places": f"{text.count(first(runs.step.rollout.places))} answers at once in each of "
-        f"{text.significant(first(runs.configurations.replicas))} engines",
+        "places": f"{text.count(first(rollout.places))} answers at once in each of "
+        f"{text.value(first(runs.configurations.replicas))} engines, which are told "
+        f"{text.percent(first(rollout.configurations.gpu_memory_utilization))} of the memory",
         "idle": f"trainer {text.percent(first(runs.trainer_idle))}, "
         f"rollout {text.percent(first(runs.rollout_idle))} of the step",
     }
@@ -114,6 +164,16 @@ def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
     return {"step": runs.step.shown_times()}
 
 
+def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
+    """GiB by part in each phase that there is."""
+    phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
+    found = {
+        phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}
+        for phase, parts in phases
+    }
+    return {phase: parts for phase, parts in found.items() if any(parts.values())}
+
+
 RL = Details(
     memory_and_speed=_memory_and_speed,
     more=lambda *_: (),
@@ -122,4 +182,5 @@ RL = Details(
     ],
     times=_times,
     timelines=lambda runs: [rl_timeline(runs.step)],
+    memory=_memory_parts,
 )

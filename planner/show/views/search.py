@@ -19,10 +19,10 @@ from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
 from planner.optimize.result import Comparison, SearchResult
-from planner.optimize.result_columns import RUNS, full_columns, intervals
+from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
 from planner.optimize.source import Candidates, Columns, first_row
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, glossary, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.page import (
     BAD,
     BEST,
@@ -264,7 +264,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
     if result.proven is None:
         return f"{missing}, nor of any other choice here."
-    row = first_row(full_columns(result.proven.columns(), plan.problem.sources))
+    row = full_row(result.proven, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, other = number_of(best.row, column), number_of(row, column)
     away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
@@ -278,7 +278,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
-    row = first_row(full_columns(better.columns(), plan.problem.sources))
+    row = full_row(better, plan.problem.sources)
     goal = plan.problem.objectives[0].name
     return tied_words(
         plan.workload, of_objective(plan, goal, row), best.row, with_told_ends(plan, better, row)
@@ -358,6 +358,14 @@ def own_line(
     )
 
 
+def held_line(plan: Plan, own: Mapping[str, object]) -> str:
+    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+    names = terms_about("held", plan.workload.name)
+    kept = [name for name in names if plan.request.settings.get(name) == own[name]]
+    told = ", ".join(f"{name} {text.value(own[name])}" for name in kept)
+    return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
+
+
 def comparisons_blocks(
     plan: Plan, result: SearchResult, *, is_full: bool = False
 ) -> Iterator[Block]:
@@ -372,7 +380,9 @@ def comparisons_blocks(
         if axis not in tables:
             is_long = axis == plan.workload.profile_kind and not tables
             words = _told(plan, compared) if is_long else _changes(plan, compared)
-            line = f"By {_words(axis)} ({_goal(plan)}): {', '.join(words)}"
+            line = (
+                f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): {', '.join(words)}"
+            )
             yield said(line, most=_LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
                 yield said(reason, most=_LINES)
@@ -400,10 +410,6 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     return [words + more for words, more in zip_longest(changes, ["", *reached], fillvalue="")]
 
 
-def _goal(plan: Plan) -> str:
-    return _words(plan.problem.objectives[0].name)
-
-
 def _changes(plan: Plan, compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses or gains against the first."""
     table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
@@ -424,7 +430,10 @@ def _change(sign: int, loss: float) -> str:
 
 def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = _with_open_facts(plan, compared, [*rows_of(table)][:most])
+    rows = [
+        with_told_ends(plan, compared.plans[at], row) if at < len(compared.plans) else row
+        for at, row in enumerate([*rows_of(table)][:most])
+    ]
     left = len(compared.losses) - len(rows)
     made = compared_columns(
         plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
@@ -434,16 +443,6 @@ def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int)
     yield grid([one.header for one in made], cells, words=(0, 1), marked=[BEST])
     if left:
         yield said(f"and {left} more: --full")
-
-
-def _with_open_facts(
-    plan: Plan, compared: Comparison, rows: Sequence[Mapping[str, object]]
-) -> list[Mapping[str, object]]:
-    """Rows of a comparison with the intervals that reports tell of a plan."""
-    return [
-        with_told_ends(plan, compared.plans[at], row) if at < len(compared.plans) else row
-        for at, row in enumerate(rows)
-    ]
 
 
 def compared_columns(

@@ -11,7 +11,7 @@ from planner.base.units import HOUR
 from planner.decide.sizing.by_length import LengthPools
 from planner.decide.sizing.envelope import Yield
 from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.services import Part, SharedFleet
+from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
 from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, said
 from planner.show.views.documents import question_manifest
@@ -31,14 +31,19 @@ _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3
 
 def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
     """The answer in words, where each service runs, and the GPUs of each type."""
-    title, *lines = answer_lines(fleet)
-    yield said(title, mark=TOTAL, indent="")
-    yield GAP
-    yield said(*lines)
-    yield Title(text=PLACED)
-    yield fitted(placed_columns(fleet.rows), lambda name: _RANKS.get(name, 2))
+    yield from _placed(answer_lines(fleet), fleet.rows)
     yield Title(text=POOLS)
     yield fitted(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+
+
+def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
+    """The answer in words, and what runs where."""
+    title, *others = lines
+    yield said(title, mark=TOTAL, indent="")
+    yield GAP
+    yield said(*others)
+    yield Title(text=PLACED)
+    yield fitted(placed_columns(rows), lambda name: _RANKS.get(name, 2))
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
@@ -144,12 +149,7 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
 
 def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
     """Whether pools by length take less than one, why, and where prompts were cut."""
-    title, *lines = length_pools_lines(found)
-    yield said(title, mark=TOTAL, indent="")
-    yield GAP
-    yield said(*lines)
-    yield Title(text=PLACED)
-    yield fitted(placed_columns(found.rows), lambda name: _RANKS.get(name, 2))
+    yield from _placed(length_pools_lines(found), found.rows)
     if len(found.cuts) > 1:
         yield Title(text=CUTS)
         yield fitted(cut_columns(cut_rows(found)), lambda _: 0)
@@ -158,7 +158,9 @@ def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
 def length_pools_lines(found: LengthPools) -> list[str]:
     """Which is less, pools by length or one of all, and why."""
     pools, mixed = found.pools, found.mixed
-    each = " + ".join(text.count(part.peak.num_gpus) for part in _parts(pools))
+    each = " + ".join(
+        text.count(part.peak.num_gpus) for one in pools.placements for part in one.parts
+    )
     lines = [
         f"{len(pools.placements)} pools by length: {text.count(pools.num_gpus)} GPUs ({each}), "
         f"{text.count(pools.cost)} USD a day; one pool: {text.count(mixed.num_gpus)} GPUs, "
@@ -189,10 +191,6 @@ def length_pools_lines(found: LengthPools) -> list[str]:
         )
         why = f"One pool saves {share} of what it costs; of pools {cause}:"
     return [*lines, f"{why} {kept}"]
-
-
-def _parts(fleet: SharedFleet) -> list[Part]:
-    return [part for one in fleet.placements for part in one.parts]
 
 
 def cut_rows(found: LengthPools) -> list[dict[str, Value]]:

@@ -148,7 +148,7 @@ def _burst_blocks(burst: Burst) -> Iterator[Block]:
             f"a replica, {text.duration(burst.wave)} each",
             "time to first token": _listed(firsts),
             "request latency": _listed(latencies),
-        },
+        }
     )
 
 

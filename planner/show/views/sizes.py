@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.cells import number
@@ -90,14 +90,13 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
         rows = by_cost([row for size in sizes.found for row in size.rows(sure)])
         has_contract = any(size.is_other_contract for size in sizes.found)
         yield Title(text=BY_COST)
-        yield choices_table(choice_columns(rows, has_contract=has_contract))
+        yield fitted(
+            [*choice_columns(rows, has_contract=has_contract)],
+            lambda name: _RANKS.get(name, 1),
+            [BEST],
+        )
         yield said(*row_lines(rows))
     yield said(*note_lines(sizes), *reason_lines(sizes))
-
-
-def choices_table(columns: Iterable[Column]) -> Table:
-    """Choices, the cheapest first."""
-    return fitted([*columns], lambda name: _RANKS.get(name, 1), [BEST])
 
 
 def question_lines(sizes: Sizes) -> list[str]:
@@ -172,8 +171,7 @@ def best_lines(sizes: Sizes) -> list[str]:
         lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
     if any(size.fastest for size in sizes.found):
         fastest = min(
-            (size for size in sizes.found if size.fastest),
-            key=lambda size: _time(size.fastest),
+            (size for size in sizes.found if size.fastest), key=lambda size: _time(size.fastest)
         )
         lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
     return lines
@@ -488,7 +486,7 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
         yield said(f"{len(rows)} periods: --csv, --json and their page have each.")
         return
     yield Title(text=f"{HOURLY} on {days[0].gpu}")
-    yield hours_table(hour_columns(rows))
+    yield fitted(hour_columns(rows), lambda name: int(name == "capacity"))
 
 
 def _until_none_is_late(rows: Rows) -> Rows:
@@ -662,11 +660,6 @@ def hour_columns(rows: Rows) -> list[Column]:
         Column("by the hour", _counts(rows, "on_demand_gpus")),
         Column("capacity", [Cell(text=text.per_second(rate), number=rate) for rate in could]),
     ]
-
-
-def hours_table(columns: Sequence[Column]) -> Table:
-    """Hours one after the other."""
-    return fitted(columns, lambda name: int(name == "capacity"))
 
 
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:

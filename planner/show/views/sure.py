@@ -51,10 +51,7 @@ _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 
 
 def sure_pairs(
-    row: Mapping[str, object],
-    sure: Confidence,
-    capacity: float,
-    facts: Sequence[MovingFact] = (),
+    row: Mapping[str, object], sure: Confidence, capacity: float, facts: Sequence[MovingFact] = ()
 ) -> dict[str, str]:
     """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB].
 
@@ -64,7 +61,9 @@ def sure_pairs(
     pairs = {
         _label(name): _range(name, *ends[name])
         for name in _TOLD
-        if name in ends and not says_nothing(name, row) and not _is_nothing(name, row)
+        if name in ends
+        and not says_nothing(name, row)
+        and not (is_of_answers(name) and row[name] != row[name])
     }
     if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
         del pairs[_label(_MEMORY)]
@@ -72,11 +71,6 @@ def sure_pairs(
         pairs["memory"] = words
     pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
     return pairs
-
-
-def _is_nothing(column: str, row: Mapping[str, object]) -> bool:
-    """Whether a column tells of generated tokens where there are none."""
-    return is_of_answers(column) and row[column] != row[column]
 
 
 def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:

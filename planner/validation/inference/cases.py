@@ -326,7 +326,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
     engine = scheduled(library.engine(rule.profile), run)
-    replica = deployment(run, model, gpu, engine, _prefix(run, mode))
+    own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
+    replica = deployment(run, model, gpu, engine, "decode_" if own else "")
     traffic = _traffic(run, mode)
     scale = weight_scale(run, replica)
     return InferenceCase(
@@ -367,12 +368,6 @@ def _stages(run: Run, rule: EngineRule) -> str:
     if stages not in _STAGES:
         raise NotPredicted(f"stages {stages!r} are not {', '.join(_STAGES[1:])}")
     return "" if stages == TOGETHER else stages
-
-
-def _prefix(run: Run, mode: Mode) -> str:
-    """The columns of the replicas that decode."""
-    own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
-    return "decode_" if own else ""
 
 
 def _prefill(
@@ -475,9 +470,7 @@ def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
     return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
 
 
-def _faults_of_deployments(
-    pools: Sequence[tuple[InferenceCase, Deployment]],
-) -> Iterator[str]:
+def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
     first = pools[0][0]
     setting = first.setting
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))
@@ -509,7 +502,11 @@ def _faults_of_deployments(
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
     """The choices that are made for runs of inference alone, one text each."""
     yield from _formats(run, case)
-    yield from _layout(run, case)
+    pool = "decode_" if run.text("decode_tensor_parallel") else ""
+    if not run.text(f"{pool}tensor_parallel"):
+        yield f"tensor_parallel {case.replica.tensor_parallel}"
+    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
+        yield "as many prefill workers as keep up"
     yield from _assumed_traffic(run, case)
 
 
@@ -523,14 +520,6 @@ def _formats(run: Run, case: InferenceCase) -> Iterator[str]:
         narrow = replica.narrow_cache and replica.kv_cache is not CacheType.FP8
         otherwise = ", or fp8 where that lacks room" if narrow else ""
         yield f"kv_cache_precision: {replica.kv_cache.word}{otherwise}"
-
-
-def _layout(run: Run, case: InferenceCase) -> Iterator[str]:
-    pool = "decode_" if run.text("decode_tensor_parallel") else ""
-    if not run.text(f"{pool}tensor_parallel"):
-        yield f"tensor_parallel {case.replica.tensor_parallel}"
-    if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
-        yield "as many prefill workers as keep up"
 
 
 def _assumed_traffic(run: Run, case: InferenceCase) -> Iterator[str]:

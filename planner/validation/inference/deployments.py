@@ -140,7 +140,11 @@ def deployment(
     """The replicas that the columns of a run with this prefix describe."""
     dense, experts = (_computable(code, gpu) for code in quantizations(run))
     split = _split(run, prefix, has_experts(model))
-    weights, cache = _offloaded(run)
+    word = run.word("offload")
+    if word not in _OFFLOAD:
+        what = "weights on disk are" if word == "disk" else f"offload of {word} is"
+        raise NotPredicted(f"{what} not modelled yet")
+    weights, cache = _OFFLOAD[word]
     share = run.number("gpu_memory_utilization") or 0.0
     if not 0 <= share <= 1:
         raise NotPredicted("gpu_memory_utilization must be from 0 to 1")
@@ -196,15 +200,6 @@ def _replicas(run: Run, split: Mapping[str, int]) -> float:
     if total < of_replica:
         raise NotPredicted(f"a replica of {of_replica} GPUs does not fit on {total}")
     return total / of_replica
-
-
-def _offloaded(run: Run) -> tuple[float, float]:
-    """Shares of the weights and of the key-value cache that host memory keeps."""
-    word = run.word("offload")
-    if word not in _OFFLOAD:
-        what = "weights on disk are" if word == "disk" else f"offload of {word} is"
-        raise NotPredicted(f"{what} not modelled yet")
-    return _OFFLOAD[word]
 
 
 def _computable(code: Quantization, gpu: GpuSpec) -> Quantization:

@@ -32,7 +32,7 @@ from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.waits import Offered
 from planner.formulas.queueing import longest_answer
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
-from planner.validation.inference.deployments import Deployment, configurations
+from planner.validation.inference.deployments import configurations
 from planner.validation.prediction import MEMORY, RATES, Prediction
 
 
@@ -217,7 +217,9 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
 
     Where it cannot keep up, the largest that it has room for.
     """
-    memory, served = _mesh(cases)
+    setting, c = _at(cases, _GRID[None, :])
+    memory = serving_memory(setting, c)
+    served = served_at_concurrency(setting, c, memory)
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
@@ -250,13 +252,6 @@ def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
     seqs = cases[0].engine.scheduler.max_num_seqs
     ranks = np.array([case.replica.attention_data_parallel for case in cases])
     return np.asarray(np.minimum(room, (seqs * ranks)[:, None]))
-
-
-def _mesh(cases: Sequence[InferenceCase]) -> tuple[ServingMemory, Served]:
-    """Every replica at every concurrency of the grid."""
-    setting, c = _at(cases, _GRID[None, :])
-    memory = serving_memory(setting, c)
-    return memory, served_at_concurrency(setting, c, memory)
 
 
 def _at(
@@ -336,7 +331,9 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     setting, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
     decoders = np.array([float(case.decode_workers) for case in cases])
-    prefill = [_prefill(case) for case in cases]
+    prefill = [
+        (case.prefill.deployment if case.prefill is not None else case.replica) for case in cases
+    ]
     c = configurations([case.replica for case in cases], list(requests / decoders))
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
@@ -382,10 +379,6 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
     return np.broadcast_to(values, like.shape)
-
-
-def _prefill(case: InferenceCase) -> Deployment:
-    return case.prefill.deployment if case.prefill is not None else case.replica
 
 
 # Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).

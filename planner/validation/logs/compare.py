@@ -176,7 +176,10 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
         **_parameters(planned),
         **_workers(planned, reading),
         **_formats(row),
-        **{name: _length(reading, work, name) for name in terms_about("length", "serve")},
+        **{
+            name: round(float(reading.facts.get(name, getattr(work, name))), 1)
+            for name in terms_about("length", "serve")
+        },
         **_spread(reading, work),
         **{name: getattr(work, name, None) or "" for name in terms_about("loads")},
         "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
@@ -195,10 +198,6 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
         "gemm_precision": products,
         "kv_cache_precision": row["kv_cache"],
     }
-
-
-def _length(reading: Reading, work: object, name: str) -> float:
-    return round(float(reading.facts.get(name, getattr(work, name))), 1)
 
 
 def _spread(reading: Reading, work: object) -> dict[str, object]:

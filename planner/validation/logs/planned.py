@@ -126,10 +126,7 @@ class Planned:
         return Range(value=value, low=low, high=high)
 
     def at_load(
-        self,
-        concurrency: float | None,
-        request_rate: float | None,
-        requests: Row | None = None,
+        self, concurrency: float | None, request_rate: float | None, requests: Row | None = None
     ) -> Planned | None:
         """The same deployment at another load: so many requests at once, or so many a second.
 

@@ -58,7 +58,17 @@ def options_of(
         A column has a word that is none of its parameter's.
     """
     plain = TrainingConfigurations.plain()
-    usual = (profile.cp_comm_type, "", _kernel(rule, gpu), _experts(run, profile, rule, model), "")
+    # A loop up to the year in which its framework left it; a run of no year is of today.
+    year, last = run.number("year"), rule.loops_experts_until
+    may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
+    loops = may_loop and year is not None and last is not None and year <= last
+    usual = (
+        profile.cp_comm_type,
+        "",
+        _kernel(rule, gpu),
+        (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word,
+        "",
+    )
     usual_words = zip(terms_about("rare_word", "train"), usual, strict=True)
     words = {name: run.word(name) or word for name, word in usual_words}
     if not profile.compilation.selectable:
@@ -74,14 +84,6 @@ def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
     """The kernels of attention that a framework usually has, where the GPU has them."""
     usual = AttentionKernel[rule.attention_kernel.upper()]
     return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
-
-
-def _experts(run: Run, profile: FrameworkProfile, rule: FrameworkRule, model: ModelSpec) -> str:
-    """A loop up to the year in which its framework left it; a run of no year is of today."""
-    year, last = run.number("year"), rule.loops_experts_until
-    may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
-    loops = may_loop and year is not None and last is not None and year <= last
-    return (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word
 
 
 def _code(name: str, word: str) -> Any:
@@ -410,10 +412,7 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
     for recompute, split in product(_recompute(context), _sequence_parallel(context, layout)):
         part = context.run.count("recompute_num_layers") if recompute is Recompute.FULL else None
         yield replace(
-            layout,
-            recompute=recompute,
-            recompute_num_layers=part or 0,
-            sequence_parallel=split,
+            layout, recompute=recompute, recompute_num_layers=part or 0, sequence_parallel=split
         )
 
 

@@ -50,13 +50,12 @@ def job_of(**asked: Any) -> Job | None:
     (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})
     source: Any = found.source
     setting = source.setting
-    is_training = plan.workload.name == "train"
     return Job(
         pinned=PinnedPlan.of(plan, row),
         model=setting.model,
         gpu=setting.machine.gpu,
         cluster=setting.machine.cluster,
-        profile=setting.framework if is_training else setting.engine,
+        profile=getattr(setting, plan.workload.profile_kind),
         row=row,
     )
 
@@ -188,6 +187,7 @@ def found_of(target: Target, draft: Draft, process: Process | None = None) -> Fo
         if first is None or not first.startswith("-"):
             name, equals, value = (first or "").partition("=")
             if equals:
+                name = name.removeprefix("+")  # hydra's mark of a key that its file has not
                 options[name] = stated(name, value)
             else:
                 positional += [stated("", word) for word in (first, *rest)]
@@ -232,7 +232,7 @@ def lost(
     for name, value in {**job.pinned.parameters, **asked}.items():
         if name in told or value is None or name not in terms:
             continue
-        if name.endswith("gpu_memory_utilization") and not value:
+        if name.endswith(("gpu_memory_utilization", "rollout_gpu_memory")) and not value:
             continue  # an engine's default, which its files spell out
         term = terms[name]
         text = answers.values.get(name)

@@ -11,7 +11,7 @@ from serving_trip import found, value_of, words
 
 from planner.errors import LaunchError
 from planner.launch.target import Job
-from planner.launch.targets.llama_server import TARGET, starts
+from planner.launch.targets.llama_server import TARGET
 from planner.launch.understood import Found
 
 OF_FILE = {"quantization", "expert_quantization"}
@@ -116,8 +116,8 @@ def test_layers_and_devices_of_a_command() -> None:
 
 
 def test_commands_that_start_it() -> None:
-    assert starts(["./build/bin/llama-server", "-m", "x.gguf"])
-    assert not starts(["llama-quantize", "x.gguf"])
+    assert TARGET.starts(["./build/bin/llama-server", "-m", "x.gguf"])
+    assert not TARGET.starts(["llama-quantize", "x.gguf"])
 
 
 def test_more_slots_than_it_has_are_refused() -> None:

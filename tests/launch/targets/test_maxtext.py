@@ -16,7 +16,7 @@ from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
 from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
-from planner.launch.targets.maxtext import KEYS, is_of, maxtext_name, model_of_maxtext, starts
+from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
 from planner.launch.understood import Answers, Found, World
 from planner.launch.write import launch_of, with_profiles
 from planner.question.request import Request
@@ -198,10 +198,10 @@ def test_what_is_left_open_is_asked() -> None:
 
 
 def test_commands_and_documents_of_others_are_not_of_it() -> None:
-    assert starts(["python3", "-m", "maxtext.trainers.pre_train.train", "base.yml"])
-    assert not starts(["pretrain_gpt.py"])
-    assert is_of({"ici_fsdp_parallelism": "8"})
-    assert not is_of({"model.tensor_model_parallel_size": "8"})
+    assert TARGET.starts(["python3", "-m", "maxtext.trainers.pre_train.train", "base.yml"])
+    assert not TARGET.starts(["pretrain_gpt.py"])
+    assert TARGET.is_of({"ici_fsdp_parallelism": "8"})
+    assert not TARGET.is_of({"model.tensor_model_parallel_size": "8"})
 
 
 def written_and_read(folder: Path, framework: str, zero_stage: int) -> Imported:

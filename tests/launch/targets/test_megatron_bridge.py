@@ -17,7 +17,6 @@ from planner.launch.read import read_launch
 from planner.launch.shape import model_named
 from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
-from planner.launch.targets.megatron_bridge import is_of, starts
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-bridge")
@@ -214,7 +213,7 @@ def test_a_configuration_of_primus() -> None:
         prefix + "lr_decay_iters": "null",
         prefix + "fp8": "hybrid",
     }
-    assert is_of(keys)
+    assert TARGET.is_of(keys)
     answers = read(**keys)
     assert answers.values["model"] == "llama3.1-405b"
     assert answers.values["tensor_parallel"] == "8"
@@ -224,9 +223,9 @@ def test_a_configuration_of_primus() -> None:
 
 
 def test_commands_and_documents_of_others_are_not_of_it() -> None:
-    assert starts(["scripts/training/run_recipe.py", "--model", "llama3_8b"])
-    assert not starts(["pretrain_gpt.py"])
-    assert not is_of({"zero_optimization.stage": "3"})
+    assert TARGET.starts(["scripts/training/run_recipe.py", "--model", "llama3_8b"])
+    assert not TARGET.starts(["pretrain_gpt.py"])
+    assert not TARGET.is_of({"zero_optimization.stage": "3"})
 
 
 def test_gpus_that_the_split_does_not_divide_are_refused() -> None:

@@ -6,8 +6,9 @@ import pytest
 from rows import each
 
 import planner
+from planner.decide.improve import changes_of
 from planner.errors import LaunchError, PlannerError
-from planner.launch.assumed import LaunchFile, changes_of, full_row, judged
+from planner.launch.assumed import LaunchFile, full_row, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
 from planner.show.views.search import estimate_command
@@ -329,7 +330,15 @@ def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
     question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
     plan, found, _ = judged(question.request)
     assert found.rejected_by
-    changes = changes_of(question.imported, question.request, plan, found, full_row(found))
+    imported = question.imported
+    changes = changes_of(
+        question.request,
+        plan,
+        found,
+        full_row(found),
+        imported.target.table.can_say,
+        imported.defaults,
+    )
     assert changes
     assert all(change.row["step_time_s"] > 0 for change in changes)
 

@@ -12,7 +12,7 @@ from serving_trip import found, lost_between, planned, process_of, value_of, var
 
 from planner.errors import LaunchError
 from planner.launch.target import Job
-from planner.launch.targets.sglang import TARGET, starts
+from planner.launch.targets.sglang import TARGET
 from planner.launch.understood import World
 
 WIDE = {
@@ -162,7 +162,7 @@ def test_a_prefill_worker_answers_for_its_pool() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert starts(command.split()) is is_one
+    assert TARGET.starts(command.split()) is is_one
 
 
 def test_gpus_that_are_no_whole_servers_are_refused() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worked import engines, megatron, trainers
+from worked import engines, megatron, steps, trainers
 from worked.asked import Plan
 
 PLANS: dict[str, dict[str, Plan]] = {
@@ -15,6 +15,9 @@ PLANS: dict[str, dict[str, Plan]] = {
     "accelerate": trainers.ACCELERATE,
     "axolotl": trainers.AXOLOTL,
     "maxtext": trainers.MAXTEXT,
+    "verl": steps.VERL,
+    "nemo-rl": steps.NEMO_RL,
+    "openrlhf": steps.OPENRLHF,
     "vllm": engines.VLLM,
     "sglang": engines.SGLANG,
     "tensorrt-llm": engines.TENSORRT_LLM,

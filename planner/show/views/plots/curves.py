@@ -118,12 +118,7 @@ def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, st
 
 
 def _draw_panel(
-    canvas: Canvas,
-    axes: Axes,
-    panel: Curves,
-    styles: Mapping[str, tuple[str, str]],
-    *,
-    alone: bool,
+    canvas: Canvas, axes: Axes, panel: Curves, styles: Mapping[str, tuple[str, str]], *, alone: bool
 ) -> dict[str, Any]:
     """A panel; the handles of what it shows by their labels."""
     curves = panel.curves
@@ -337,7 +332,6 @@ class Matrix:
     values: Sequence[Sequence[float]]
     best: Sequence[Sequence[bool]]
     sign: int
-    column_title: str = ""
 
 
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:

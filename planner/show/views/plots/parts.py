@@ -94,20 +94,15 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
         shown = {part: scale * times[part] for part in ordered if times[part]}
         title = "Time of a step" if name == "step" else f"Time of a {name} step"
         bars.append(Bar(title=title, unit=unit, parts=shown, ends=(scale * low, scale * high)))
-    memory = memory_parts(row)
-    shown = {part: memory[part] for part in in_order(memory, MEMORY_ORDER) if memory[part]}
     capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-    nothing = (np.nan, np.nan)
-    return [
-        *bars,
-        Bar(
-            title="Memory of the fullest GPU",
-            unit="GiB",
-            parts=shown,
-            ends=ends.get("peak_memory_gib", nothing),
-            bound=capacity,
-        ),
-    ]
+    by_phase = details_of(plan).memory(candidates) or {"": memory_parts(row)}
+    for phase, memory in by_phase.items():
+        shown = {part: memory[part] for part in in_order(memory, MEMORY_ORDER) if memory[part]}
+        title = f"Memory of the fullest GPU{f', {phase}' if phase else ''}"
+        nothing = (np.nan, np.nan)
+        told = nothing if phase else ends.get("peak_memory_gib", nothing)
+        bars.append(Bar(title=title, unit="GiB", parts=shown, ends=told, bound=capacity))
+    return bars
 
 
 def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:

@@ -215,11 +215,7 @@ class Canvas:
         """The heading of the figure, over as many lines as it takes."""
         folded = self.folded(words, _TITLE)
         self._heighten(_TITLE * (folded.count("\n") + 1))
-        self.figure.suptitle(
-            folded,
-            x=0.01,
-            ha="left",
-        )
+        self.figure.suptitle(folded, x=0.01, ha="left")
 
     def legend(self, handles: Sequence[Any], labels: Sequence[str], *, note: str = "") -> None:
         """What the marks mean, below the axes, where it hides nothing, with a ``note`` above it."""
@@ -229,7 +225,11 @@ class Canvas:
         longest = max(len(line) for label in shown for line in label.split("\n"))
         columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
         title = self.folded(note) if note else None
-        self._heighten(_lines(shown, columns) + (title.count("\n") + 1 if title else 0))
+        rows = -(-len(shown) // columns)
+        self._heighten(
+            sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
+            + (title.count("\n") + 1 if title else 0)
+        )
         self.figure.legend(
             handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
         )
@@ -263,12 +263,6 @@ class Canvas:
 
         room = max(int(self.letters(times)) - 6, 16)
         return "\n".join(textwrap.wrap(printable(words).replace("\n", " "), room)) or " "
-
-
-def _lines(labels: Sequence[str], columns: int) -> int:
-    """Lines of a legend, whose labels go down the columns."""
-    rows = -(-len(labels) // columns)
-    return sum(max(label.count("\n") + 1 for label in labels[row::rows]) for row in range(rows))
 
 
 def _layout() -> Any:

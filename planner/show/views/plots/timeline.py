@@ -148,6 +148,7 @@ def _draw_lanes(
 ) -> dict[str, Any]:
     """Each lane as a row of its spans; what they mean."""
     from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Patch
 
     rows, marks = len(timeline.lanes), {}
     is_fine = len(timeline.spans) > _RASTERIZED
@@ -167,8 +168,11 @@ def _draw_lanes(
         )
         axes.add_collection(boxes)
         if part not in (BUBBLE, MORE):
-            color = canvas.theme.grid if part == IDLE else colors[part]
-            marks[part_label(part)] = axes.scatter([], [], marker="s", s=60, color=color)
+            marks[part_label(part)] = (
+                Patch(facecolor=colors[part], edgecolor=edge, hatch="////", linewidth=0.5)
+                if part == IDLE
+                else axes.scatter([], [], marker="s", s=60, color=colors[part])
+            )
     _write_names(canvas, axes, timeline, scale, colors)
     every = max(1, -(-rows // 16))
     shown = [lane for lane in range(rows) if lane % every == 0]
@@ -205,9 +209,11 @@ def _write_names(
         if span.part in (BUBBLE, MORE, IDLE):
             continue
         if right - left > per_letter * (0.85 * len(words) + 0.6):
+            # Within what thins out, where it is still thick.
+            across, down = (0.5, 0.0) if span.left == 1 else (0.25, 0.1)
             axes.text(
-                (left + right) / 2,
-                span.lane,
+                left + across * (right - left),
+                span.lane + down,
                 words,
                 ha="center",
                 va="center_baseline",
@@ -232,18 +238,12 @@ def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> Non
         )
         found += [float(one) for one in wanted if start <= one * seconds <= end]
     places = scale([one * seconds for one in found])
-    kept = _apart(places, scale.end / across)
-    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
-    axes.set_xlabel(unit, loc="right", labelpad=1)
-
-
-def _apart(places: FloatArray, least: float) -> list[int]:
-    """Numbers of places that are at least so far from each other."""
     kept: list[int] = []
     for at in np.argsort(places):
-        if not kept or places[at] - places[kept[-1]] >= least:
+        if not kept or places[at] - places[kept[-1]] >= scale.end / across:
             kept.append(int(at))
-    return kept
+    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
+    axes.set_xlabel(unit, loc="right", labelpad=1)
 
 
 def _memory_columns(picture: Picture) -> int:

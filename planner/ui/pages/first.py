@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base import text
-from planner.pages.document import numbers
 from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.page import BEST, TIE, Evidence, Figure, Page, Rank, Ranks, Table
 from planner.show.views.sure import EVIDENCE, says_nothing, ties
@@ -23,6 +22,7 @@ from planner.show.views.told import (
     told,
     told_in,
 )  # fmt: skip
+from planner.ui.pages.document import numbers
 from planner.workloads.base import Workload
 
 AnyRow = Mapping[str, Any]
@@ -139,11 +139,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     short, long = EVIDENCE[level]
-    return Evidence(
-        level=level,
-        text=short,
-        title="; ".join(filter(None, (long, more, proven))),
-    )
+    return Evidence(level=level, text=short, title="; ".join(filter(None, (long, more, proven))))
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:

@@ -14,50 +14,11 @@ from typing import Any
 from planner.base import text
 from planner.base.cells import Row as SweepRow
 from planner.base.cells import Value
-from planner.pages.document import (
-    Row,
-    version_notes,
-)
-from planner.pages.first import (
-    evidence,
-    figures,
-    headline,
-    hints,
-    ranking,
-    with_meanings,
-)
-from planner.pages.table import (
-    AXES,
-    MOST_ROWS,
-    PLACES,
-    assumptions,
-    breakdowns,
-    front_chart,
-    make_table,
-    manifest_section,
-    shown_columns,
-    specs_of_rows,
-)
 from planner.question.inputs import limit_column
-from planner.show.page import (
-    BEST,
-    Block,
-    Figure,
-    Page,
-    Ranks,
-    Section,
-    Table,
-)  # fmt: skip
+from planner.show.page import BEST, Block, Figure, Page, Ranks, Section, Table  # fmt: skip
 from planner.show.views.sure import fits_words
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.columns import (
-    COST,
-    MEASURES,
-    TIME,
-    column_of_measure,
-    measured,
-    measured_ends,
-)
+from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.screen import (
@@ -78,6 +39,20 @@ from planner.sweeps.screen import (
 )
 from planner.sweeps.store import Sweep
 from planner.sweeps.summary import Group, Summary, summarize
+from planner.ui.pages.document import Row, version_notes
+from planner.ui.pages.first import evidence, figures, headline, hints, ranking, with_meanings
+from planner.ui.pages.table import (
+    AXES,
+    MOST_ROWS,
+    PLACES,
+    assumptions,
+    breakdowns,
+    front_chart,
+    make_table,
+    manifest_section,
+    shown_columns,
+    specs_of_rows,
+)
 from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,48 +14,6 @@ from planner.base import text
 from planner.base.reading import RESULT, read_json
 from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.pages.comparison import bounds_section, comparison_page, sizes_page
-from planner.pages.document import (
-    ESTIMATE,
-    SEARCH,
-    SIZE,
-    Document,
-    Row,
-    numbers,
-    read_row,
-    version_notes,
-)
-from planner.pages.first import (
-    ends_of_row,
-    evidence,
-    figures,
-    headline,
-    hints,
-    lever_ranks,
-    price_words,
-    ranking,
-    verb,
-    with_meanings,
-)
-from planner.pages.sweep import sweep_page
-from planner.pages.table import (
-    AXES,
-    CHANGES,
-    MOST_BARS,
-    MOST_ROWS,
-    PLACES,
-    PLAN,
-    assumptions,
-    breakdowns,
-    facts_of,
-    facts_section,
-    front_chart,
-    make_table,
-    manifest_section,
-    predicted_anew,
-    shown_columns,
-    used_specs,
-)
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
     BEST,
@@ -87,6 +45,48 @@ from planner.show.views.sure import (
 from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.store import Sweep
+from planner.ui.pages.comparison import bounds_section, comparison_page, sizes_page
+from planner.ui.pages.document import (
+    ESTIMATE,
+    SEARCH,
+    SIZE,
+    Document,
+    Row,
+    numbers,
+    read_row,
+    version_notes,
+)
+from planner.ui.pages.first import (
+    ends_of_row,
+    evidence,
+    figures,
+    headline,
+    hints,
+    lever_ranks,
+    price_words,
+    ranking,
+    verb,
+    with_meanings,
+)
+from planner.ui.pages.sweep import sweep_page
+from planner.ui.pages.table import (
+    AXES,
+    CHANGES,
+    MOST_BARS,
+    MOST_ROWS,
+    PLACES,
+    PLAN,
+    assumptions,
+    breakdowns,
+    facts_of,
+    facts_section,
+    front_chart,
+    make_table,
+    manifest_section,
+    predicted_anew,
+    shown_columns,
+    used_specs,
+)
 from planner.workloads.base import Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration, result_of
@@ -328,7 +328,10 @@ def _alternatives(
             others = shown_columns(workload, rows, goals, dict.fromkeys([axis, *PLACES]))
             names = [name for name in others if name not in shown]
             tied = ties([number_of(row, goals[0]) for row in rows], factor)
-            caption, marks = f"The best plan of each {words}", [BEST, *_marks(tied[1:])]
+            caption, marks = (
+                f"The best plan of each {words}",
+                [BEST, *[TIE if one else "" for one in tied[1:]]],
+            )
             table = make_table(f"by_{axis}", caption, workload, rows, names, marks,
                                is_small=True, first=first)  # fmt: skip
             blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
@@ -338,10 +341,6 @@ def _alternatives(
             caption = f"{text.count(len(why))} without a plan, and why"
             blocks.append(replace(no_plan, caption=caption, is_folded=True))
     return Section(title="How do the alternatives compare?", blocks=blocks)
-
-
-def _marks(tied: Iterable[bool]) -> list[str]:
-    return [TIE if one else "" for one in tied]
 
 
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:

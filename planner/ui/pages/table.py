@@ -13,9 +13,8 @@ from planner.decide.explaining.explanation import Explanation
 from planner.decide.open_facts import MovingFact
 from planner.errors import PlannerError, SpecError
 from planner.optimize.result_columns import ends_of
-from planner.pages.document import Document, numbers
 from planner.question.inputs import limit_column
-from planner.question.terms import Term, glossary, term_of_column, terms_about
+from planner.question.terms import Term, columns_about, glossary, term_of_column, terms_about
 from planner.show.page import (
     TOTAL,
     Bars,
@@ -40,6 +39,7 @@ from planner.show.views.front import settings_of
 from planner.show.views.sure import moved_words
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
 from planner.specs.catalogue import Catalogue
+from planner.ui.pages.document import Document, numbers
 from planner.workloads.base import Wording, Workload
 from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import evaluated, one_configuration
@@ -79,6 +79,8 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
 # Columns that begin as parts do and are none.
 _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
+_HIDDEN = "hidden_phases"
+_MOST_PHASED = 2
 
 
 def shown_columns(
@@ -257,11 +259,29 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         )
         name = f"{prefix}{kind}_bars"
         found += [Bars(name=name, caption=caption, unit=unit, labels=bars, parts=scaled), table]
-    return found
+    return [*found, *_memory_by_phase(bars, rows, prefix)]
+
+
+def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator[Bars]:
+    """The fullest GPU in each phase of the first rows, where rows have phases."""
+    sizes = {
+        f"{words}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
+        for words, row in zip(labels[:_MOST_PHASED], rows, strict=False)
+        for phase in columns_about("memory_phase")
+        if (amount := _number(number_of(row, phase)) if phase in row else 0.0)
+    }
+    if sizes:
+        yield Bars(
+            name=f"{prefix}phase_bars",
+            caption="Memory of the fullest GPU in each phase",
+            unit="GiB",
+            labels=[*sizes],
+            parts={"memory": [*sizes.values()]},
+        )
 
 
 def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str, list[float]]:
-    """The values of every part that some row has, by its name."""
+    """The values of every part that some row has, by its name; what others hide takes nothing."""
     ends = (f"_low{end}", f"_high{end}", *_OTHERS)
     columns = {
         column.removeprefix(begin).removesuffix(end): column
@@ -273,7 +293,10 @@ def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str
         and not column.startswith(_PREFIXES)
     }
     found = {
-        part: [_number(number_of(row, columns[part])) for row in rows]
+        part: [
+            0.0 if part in str(row.get(_HIDDEN)).split() else _number(number_of(row, columns[part]))
+            for row in rows
+        ]
         for part in in_order(columns, order)
     }
     return {part: values for part, values in found.items() if any(values)}

@@ -13,31 +13,6 @@ from planner.decide.sizing.day import DAYS_PER_MONTH
 from planner.decide.sizing.fleet import by_cost
 from planner.errors import SpecError
 from planner.optimize.result_columns import lack_in
-from planner.pages.document import Document, Row, read_row, version_notes
-from planner.pages.first import (
-    ends_of_row,
-    evidence,
-    figures,
-    headline,
-    hints,
-    price_words,
-    ranking,
-    verb,
-    with_meanings,
-)
-from planner.pages.table import (
-    MOST_BARS,
-    MOST_ROWS,
-    PLACES,
-    PLAN,
-    assumptions,
-    breakdowns,
-    front_chart,
-    make_table,
-    manifest_section,
-    shown_columns,
-    specs_of_rows,
-)
 from planner.question.terms import term_of_column, terms_about
 from planner.show.page import (
     BEST,
@@ -81,6 +56,31 @@ from planner.show.views.sizes import (
 )
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told, told_in
 from planner.specs.catalogue import Catalogue
+from planner.ui.pages.document import Document, Row, read_row, version_notes
+from planner.ui.pages.first import (
+    ends_of_row,
+    evidence,
+    figures,
+    headline,
+    hints,
+    price_words,
+    ranking,
+    verb,
+    with_meanings,
+)
+from planner.ui.pages.table import (
+    MOST_BARS,
+    MOST_ROWS,
+    PLACES,
+    PLAN,
+    assumptions,
+    breakdowns,
+    front_chart,
+    make_table,
+    manifest_section,
+    shown_columns,
+    specs_of_rows,
+)
 from planner.workloads.base import Workload
 
 Written = Mapping[str, Any]
