@@ -181,7 +181,7 @@ def beyond_room(
     spread = np.maximum(np.asarray(variation) / np.sqrt(number), 1e-12)
     place = (np.maximum(room, 0.0) / (number * mean) - 1) / spread
     density = np.exp(-np.square(np.minimum(place, 30.0)) / 2) / np.sqrt(2 * np.pi)
-    return np.clip(spread * (density - place * above_normal(place)), 0.0, 1.0)
+    return np.asarray(np.clip(spread * (density - place * above_normal(place)), 0.0, 1.0))
 
 
 def paged_tokens(*, tokens: Numeric, block_size: Numeric) -> FloatArray:

@@ -402,11 +402,6 @@ class Target:
         return OptionTable.load(self.words or self.name)
 
     @property
-    def is_written(self) -> bool:
-        """Whether plans are written for it; else its files are read alone."""
-        return self.draft is not _unwritten
-
-    @property
     def tool(self) -> str:
         """Name and version, the name once."""
         is_named = self.version.startswith(self.title)

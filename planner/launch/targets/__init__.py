@@ -17,9 +17,9 @@ def targets() -> dict[str, Target]:
     """All targets by name: what plans are written for."""
     found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
     found |= {name: _of_module(name) for name in TARGETS if name not in _TRAINERS}
-    # Of programs that generate what they train the whole step is written, where it can be.
-    steps = {name: one.step for name, one in found.items() if one.step and one.step.is_written}
-    return {name: steps.get(name, found[name]) for name in TARGETS}
+    # Of programs whose updates are read alone the whole step is written.
+    steps = {name: found[name].step for name in TARGETS if name in READ_ALONE}
+    return {name: steps.get(name) or found[name] for name in TARGETS}
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Settings
+from planner.launch.option_table import Settings
 from planner.launch.target import Draft, Job, Target, gathered
 from planner.launch.targets.rl_drafts import saying_all
 from planner.launch.understood import Answers, Found, Gathered, Reading
@@ -58,8 +58,7 @@ def reader_of_steps(
         found = _around(reading, update, target)
         put(reading, update, found)
         _complete(found)
-        rows = OptionTable.load(step.words)
-        names = rows.options | rows.used
+        names = step.table.options | step.table.used
         used = {one.option for name, one in reading.found.options.items() if name in names}
         return found.made("rl", used=update.used | used, ignored=update.ignored)
 

@@ -15,11 +15,10 @@ from math import prod
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.documents.shell.text import stated
-from planner.launch.option_table import is_command
 from planner.launch.target import Target, changes_nothing
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import flag, is_hidden, number, told, worded
-from planner.launch.trainer.reading import gather
+from planner.launch.trainer.reading import gather, starts_swift
 from planner.launch.trainer.said import Sources
 from planner.launch.understood import Answers, Found, Gathered, Reading, number_of
 
@@ -32,7 +31,7 @@ _SWIFT_PLACES = 256
 _MICRO = 8
 _SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
 _SERVER = re.compile(
-    r"\b(?:trl[ \t]+vllm-serve|swift[ \t]+rollout)\b(?P<words>(?:[^\n\\]|\\[ \t]*\n[ \t#]*)*)"
+    r"\b(?:trl\s+vllm-serve|swift\s+rollout)\b(?P<words>(?:[^\n\\]|\\\s*\n[#\s]*)*)"
 )
 _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(\d{1,4})\b")
 
@@ -88,7 +87,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values = found.values
     values["framework"] = "TRL"
     words = [one.single or "" for one in reading.found.positional]
-    is_swift = is_command("ms-swift", words)
+    is_swift = starts_swift(words)
     if is_swift:
         found.notes.append("ms-swift has no profile: predicted as TRL, whose trainer it extends.")
     if flag(reading, "--dynamic_sample"):

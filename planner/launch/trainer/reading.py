@@ -79,6 +79,15 @@ def _as_swift(words: Sequence[str]) -> list[str]:
     return [*words]
 
 
+def starts_swift(words: Sequence[str]) -> bool:
+    """Whether a command trains by it.
+
+    >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
+    (True, False)
+    """
+    return is_command("ms-swift", _as_swift(words))
+
+
 def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put its options as the Trainer's into the script's; what is its default, by term, with why.
 
@@ -191,11 +200,7 @@ _PREFIXES = {
 
 def starts_trainer(words: Sequence[str]) -> bool:
     """Whether a command starts a script that takes the Trainer's arguments."""
-    if (
-        is_command("llama-factory", words)
-        or is_command("ms-swift", _as_swift(words))
-        or is_command("mlx-lm", words)
-    ):
+    if is_command("llama-factory", words) or starts_swift(words) or is_command("mlx-lm", words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
     if is_document("paddlenlp", {name.removeprefix("--"): "" for name in names}):
