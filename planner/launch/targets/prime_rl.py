@@ -22,6 +22,7 @@ from planner.launch.targets.rollouts import (
     worded,
 )
 from planner.launch.understood import Answers, Gathered, Reading
+from planner.specs.quantization import checkpoint_of
 
 _MODEL = "trainer.model."
 _ENGINE = "inference.vllm."
@@ -90,17 +91,32 @@ _RANK = 16
 def _gpus(reading: Reading, side: str) -> int | None:
     """GPUs that train, or ``infer``: of nodes, of a node, or as a list of their numbers.
 
-    None where its engines are told of apart.
+    None where nothing tells of them.
     """
     nodes = number(reading, f"deployment.num_{side}_nodes")
     if nodes is not None:
         return nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
     if told(reading, "deployment.type") == "multi_node":
-        return None
+        return None if side == "train" else _apart(reading)
     name = "trainer_gpu_ids" if side == "train" else "inference_gpu_ids"
     listed = reading.found.options.get(name)
     usual = 1 if listed is None else len(listed.texts)
     return number(reading, f"deployment.num_{side}_gpus") or usual
+
+
+def _apart(reading: Reading) -> int | None:
+    """GPUs of engines that are told of by themselves, prompts and answers with nodes each."""
+    if told(reading, f"{_SERVED}type") != "disaggregated":
+        return None
+    nodes = 0
+    for part in ("prefill", "decode"):
+        each = number(reading, f"{_SERVED}{part}_nodes_per_replica") or 1
+        nodes += each * (number(reading, f"{_SERVED}num_{part}_replicas") or 1)
+    replicas = number(reading, "deployment.num_infer_replicas") or 1
+    return replicas * nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+
+
+_SERVED = "inference.deployment."
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -122,6 +138,10 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["partial_rollout"] = True
     train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
+    if checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization == "fp8":
+        values["rollout_quantization"] = "fp8"
+    if told(reading, f"{_SERVED}type") == "disaggregated":
+        found.notes.append("Engines of prompts and of answers apart are predicted as one kind.")
     if flag(reading, f"{_ENGINE}enable_expert_parallel"):
         values["rollout_expert_parallel"] = values.get("rollout_tensor_parallel", 1)
 
