@@ -625,8 +625,8 @@ def max_length(
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them
-    length : ``sequence_length``, ``input_tokens`` or ``output_tokens``; default: the first that
-        the workload has
+    length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
+        ``output_cap``; default: the first that the workload has
 
     Raises
     ------
@@ -634,7 +634,8 @@ def max_length(
         As `max_batch` raises them.
     """
     found, evaluation = _one_plan(plan, row, base, request)
-    return _largest_length(found, evaluation, length or found.workload.lengths[0])
+    known = found.workload.longest or found.workload.lengths
+    return _largest_length(found, evaluation, length or known[0])
 
 
 def _one_plan(

@@ -39,38 +39,53 @@ _DRAWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BEGIN, END = "<!-- made by scripts/make_traffic.py -->\n", "<!-- end -->\n"
 _ASKED = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "engine": "vllm",
-    "num_gpus": 1, "mode": "aggregated", "precision": "w16a16", "constraints": {},
-    "settings": {"kv_cache": "bf16", "max_num_batched_tokens": 8192},
+    "mode": "aggregated", "precision": "w16a16", "constraints": {},
 }  # fmt: skip
+_SETTINGS = {
+    "kv_cache": "bf16", "max_num_batched_tokens": 8192, "tensor_parallel": 1,
+    "pipeline_parallel": 1,
+}  # fmt: skip
+REPLICAS, SHARED_LOAD = (2, 4, 8), 0.7
 _FIRST, _TOKEN = "time_to_first_token", "time_per_output_token"
 
 
-def compared(file: Path, loads: Sequence[float]) -> Iterator[tuple[float, Replayed]]:
-    """The rate [1/s] and what is predicted and seen at shares of what one GPU carries."""
+def compared(
+    file: Path, loads: Sequence[float], replicas: int = 1
+) -> Iterator[tuple[float, Replayed]]:
+    """The rate [1/s] and what is predicted and seen at shares of what some GPUs carry, each a
+    replica."""
     trace = read_trace(file)
-    asked = {**_ASKED, **trace.lengths, "request_rate": 1e-3}
+    given = {**_ASKED, "num_gpus": replicas, "settings": _SETTINGS}
+    asked = {**given, **trace.lengths, "request_rate": 1e-3}
     most = exhaustive_search(make_plan(make_request(asked)).problem).recommended
     assert most is not None
     capacity = first(most.row["capacity_requests_per_s"])
     for load in loads:
         rate = load * capacity
-        given = {**_ASKED, "trace": str(file), "request_rate": rate, "replay": True}
-        request = make_request(given)
+        request = make_request({**given, "trace": str(file), "request_rate": rate, "replay": True})
         found = exhaustive_search(make_plan(request).problem).recommended
         assert found is not None
         yield rate, replayed(found, request)
 
 
 def rows(folder: Path) -> Iterator[str]:
-    """A row of Markdown for each trace and load."""
+    """A row of Markdown for each trace and load, and for each number of replicas at one load."""
     for name, file in TRACES.items():
         for load, (rate, both) in zip(LOADS, compared(folder / file, LOADS), strict=True):
-            cells = [name, f"{load:.0%}", f"{rate:.2f}"]
-            for quantity in (_FIRST, _TOKEN):
-                for part in (None, 0.99):
-                    predicted, seen = both.predicted[quantity][part], both.seen[quantity][part]
-                    cells.append(f"{duration(predicted)} / {duration(seen)}")
-            yield f"| {' | '.join(cells)} |"
+            yield _row(name, 1, load, rate, both)
+    for name, file in TRACES.items():
+        for replicas in REPLICAS:
+            for rate, both in compared(folder / file, (SHARED_LOAD,), replicas):
+                yield _row(name, replicas, SHARED_LOAD, rate, both)
+
+
+def _row(name: str, replicas: int, load: float, rate: float, both: Replayed) -> str:
+    cells = [name, str(replicas), f"{load:.0%}", f"{rate:.2f}"]
+    for quantity in (_FIRST, _TOKEN):
+        for part in (None, 0.99):
+            predicted, seen = both.predicted[quantity][part], both.seen[quantity][part]
+            cells.append(f"{duration(predicted)} / {duration(seen)}")
+    return f"| {' | '.join(cells)} |"
 
 
 def panels(folder: Path) -> Iterator[Curves]:
@@ -101,8 +116,8 @@ def main() -> None:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     head = (
-        "| trace | load | requests/s | mean TTFT | p99 TTFT | mean TPOT | p99 TPOT |\n"
-        "|---|--:|--:|--:|--:|--:|--:|\n"
+        "| trace | replicas | load | requests/s | mean TTFT | p99 TTFT | mean TPOT | p99 TPOT |\n"
+        "|---|--:|--:|--:|--:|--:|--:|--:|\n"
     )
     table = head + "\n".join(rows(folder)) + "\n"
     PAGE.write_text(before + BEGIN + table + END + after, encoding="utf-8")

@@ -54,17 +54,21 @@ _OF_PAGES = tuple(
     for folder in ("pages", "ui")
     for path in Path(__file__).parent.joinpath(folder).glob("test_*.py")
 )
+# These read the syntax of all modules, which a process parses once.
+_OF_SYNTAX = ("test_architecture.py", "test_terms.py", "test_words.py")
 # These come first, else one of them ends alone.
 _LONG = (*_OF_PUBLISHED_RUNS, *_OF_PAGES, "test_readme.py", "sweeps/test_kills.py")
 
 
 class _ByFile(LoadFileScheduling):
-    """A worker takes whole files, and all files of published runs, or of pages."""
+    """A worker takes whole files, and all files of published runs, of pages, or of syntax."""
 
     def _split_scope(self, nodeid: str) -> str:
         name = nodeid.partition("::")[0]
         if name.endswith(_OF_PAGES):
             return "pages"
+        if name.endswith(_OF_SYNTAX):
+            return "syntax"
         return "published runs" if name.endswith(_OF_PUBLISHED_RUNS) else name
 
 

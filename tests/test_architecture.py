@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from syntax import trees
 
 from planner.base.enums import (
     Recompute,
@@ -23,16 +24,10 @@ def test_no_file_is_longer_than_700_lines() -> None:
     assert long == {}
 
 
-@pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
-    """The code of every module of the package."""
-    return {str(path.relative_to(ROOT)): ast.parse(path.read_text("utf-8")) for path in CODE}
-
-
-def test_functions_are_short(trees: dict[str, ast.Module]) -> None:
+def test_functions_are_short() -> None:
     lengths = [
         (node.end_lineno or 0) - node.lineno + 1 - _docstring_lines(node)
-        for tree in trees.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef)
     ]
@@ -45,11 +40,11 @@ def _docstring_lines(node: ast.FunctionDef) -> int:
     return len(docstring.splitlines()) if docstring else 0
 
 
-def test_public_definitions_have_docstrings(trees: dict[str, ast.Module]) -> None:
-    assert [path for path, tree in trees.items() if not ast.get_docstring(tree)] == []
+def test_public_definitions_have_docstrings() -> None:
+    assert [path for path, tree in trees().items() if not ast.get_docstring(tree)] == []
     bare = [
         f"{path}:{node.lineno} {node.name}"
-        for path, tree in trees.items()
+        for path, tree in trees().items()
         for node in tree.body
         if isinstance(node, ast.FunctionDef | ast.ClassDef)
         and not node.name.startswith("_")

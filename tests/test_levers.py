@@ -23,23 +23,32 @@ SERVE = Request(
 )
 
 
+@pytest.fixture(scope="module")
+def of_training() -> dict[tuple[str, str], Lever]:
+    return found(TRAIN)
+
+
 def found(request: Request) -> dict[tuple[str, str], Lever]:
     plan = make_plan(request)
     return {(one.name, one.other): one for one in levers(plan, exhaustive_search(plan.problem))}
 
 
-def test_a_number_format_that_costs_less_is_told_as_a_search_has_it() -> None:
+def test_a_number_format_that_costs_less_is_told_as_a_search_has_it(
+    of_training: dict[tuple[str, str], Lever],
+) -> None:
     own, fp8 = (
         planner.search(base=TRAIN, precision=name).recommended_row for name in ("bf16", "fp8")
     )
-    lever = found(TRAIN)["precision", "fp8"]
+    lever = of_training["precision", "fp8"]
     assert lever.own == "bf16"
     assert lever.change == pytest.approx(fp8["cost_usd"] / own["cost_usd"] - 1)
     assert lever.change < -0.1
 
 
-def test_contracts_are_levers_by_their_prices() -> None:
-    known = {one.other: one for one in found(TRAIN).values() if one.name == "contract"}
+def test_contracts_are_levers_by_their_prices(
+    of_training: dict[tuple[str, str], Lever],
+) -> None:
+    known = {one.other: one for one in of_training.values() if one.name == "contract"}
     assert known
     for name, lever in known.items():
         other = planner.estimate(base=TRAIN, contract=name, settings={"tp": 8, "zero": 1})
@@ -57,8 +66,10 @@ def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate() -> None:
     assert lever.to_dict()["column"] == "cost_per_hour_usd"
 
 
-def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all() -> None:
-    changes = [abs(one.change) for one in found(TRAIN).values()]
+def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all(
+    of_training: dict[tuple[str, str], Lever],
+) -> None:
+    changes = [abs(one.change) for one in of_training.values()]
     assert min(changes) > 0.1
     several = Request(**vars(TRAIN) | {"num_gpus": (128, 256)})
     assert not any(name == "number of GPUs" for name, _ in found(several))
@@ -67,7 +78,7 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all() -> None:
 def test_caches_of_prefixes_are_levers_that_say_what_they_find() -> None:
     request = SERVE.changed(
         request_rate=40.0, input_tokens=6000, output_tokens=200, turns=12, think_time=60.0,
-        input_variation=0.0, output_variation=0.0,
+        input_variation=0.0, output_variation=0.0, mode="aggregated",
     )  # fmt: skip
     by_name = {one.name: one for one in found(request).values()}
     for name in ("router", "host cache"):

@@ -162,7 +162,7 @@ def test_command_of_the_readme_prints_what_is_shown(session: Session, runs: Runs
     prints_what_is_shown(session, runs)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("session", [one for one in QUICK_SESSIONS if not one.is_first], ids=str)
 def test_command_prints_what_is_shown(session: Session, runs: Runs) -> None:
     prints_what_is_shown(session, runs)
@@ -281,7 +281,7 @@ def look_up(given: dict[str, Any]) -> None:
         assert catalogue.load_space(given["space"])
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("page", "code"), blocks("python"), ids=lambda value: value[:20])
 def test_examples_in_python_run(
     page: str,

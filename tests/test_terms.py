@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import dataclasses
 import re
-from pathlib import Path
+from functools import cache
 
 import pytest
+from syntax import trees
 
 from planner.configurations.enumerate import AXES
 from planner.configurations.rl import RlConfigurations
@@ -30,7 +31,6 @@ from planner.workloads.pools import PoolDeployments
 from planner.workloads.replicas import Replicas
 from planner.workloads.training_runs import TrainingRuns
 
-PACKAGE = Path(__file__).parents[1] / "planner"
 TABLES = {
     "train": TrainingConfigurations,
     "serve": ServingConfigurations,
@@ -125,27 +125,37 @@ def test_every_option_has_a_group():
 TRANSLATED = ("launch/targets/", "launch/trainer/")
 
 
-def literals(names):
-    """Literals with three or more of some names, by file and line.
+@cache
+def words_of_literals():
+    """The words of each literal of three or more, by file and line, and whether it is a text.
 
-    Also the keywords of a ``dict`` and strings of nothing but names.
+    Also the keywords of a ``dict`` and the words of a string.
     """
-    for path in PACKAGE.rglob("*.py"):
-        name = str(path.relative_to(PACKAGE))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found = []
+    for path, tree in trees().items():
+        name = path.removeprefix("planner/")
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
             if isinstance(node, ast.Tuple | ast.List | ast.Set):
                 words = {item.value for item in node.elts if isinstance(item, ast.Constant)}
             elif isinstance(node, ast.Dict):
                 words = {item.value for item in node.keys if isinstance(item, ast.Constant)}
             elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "dict":
                 words = {item.arg for item in node.keywords}
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            elif is_text:
                 words = {*re.split(r"[\s,|]+", node.value.strip())}
-                words = words if words <= names else set()
             else:
                 continue
-            if len(words & names) > 2:
-                yield name, node.lineno, sorted(words & names)
+            if len(words) > 2:
+                found.append((name, node.lineno, words, is_text))
+    return found
+
+
+def literals(names):
+    """Literals with three or more of some names, by file and line; texts of nothing but names."""
+    for name, line, words, is_text in words_of_literals():
+        if len(words & names) > 2 and (words <= names or not is_text):
+            yield name, line, sorted(words & names)
 
 
 def test_no_module_lists_the_parameters_again():

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from rows import each
+from syntax import trees
 
 ROOT = Path(__file__).parents[1]
 # What is said of it instead.
@@ -26,9 +27,8 @@ ODD = {
 }
 
 
-def texts(source: str) -> Iterator[tuple[int, str]]:
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text of every string but documentation."""
-    tree = ast.parse(source)
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
     told = {id(one.value) for body in bodies for one in body if isinstance(one, ast.Expr)}
@@ -41,9 +41,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 def strings() -> list[tuple[str, str]]:
     """Every string of the package but documentation, with its place."""
     return [
-        (f"{path.relative_to(ROOT)}:{line}", text)
-        for path in sorted(ROOT.glob("planner/**/*.py"))
-        for line, text in texts(path.read_text(encoding="utf-8"))
+        (f"{path}:{line}", text) for path, tree in trees().items() for line, text in texts(tree)
     ]
 
 
@@ -58,5 +56,5 @@ def test_no_string_says_it_oddly(odd: str) -> None:
 
 def test_an_odd_string_is_found() -> None:
     source = '"""9 of 10 runs."""\nx = f"{n}: 9 of 10 runs lie there"\n'
-    (found,) = [text for _, text in texts(source) if re.search("9 of 10 runs", text)]
+    (found,) = [text for _, text in texts(ast.parse(source)) if re.search("9 of 10 runs", text)]
     assert found == ": 9 of 10 runs lie there"

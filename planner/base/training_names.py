@@ -73,7 +73,13 @@ def settings_of(name: str) -> Mapping[str, str]:
 
 def is_paged(name: str) -> bool:
     """Whether the states of an optimizer of this name are in unified memory."""
-    return name.strip().lower().startswith("paged_")
+    return _words_of(name).startswith("paged_")
+
+
+def _words_of(name: str) -> str:
+    """A name, or a class's (PagedAdamW8bit), as words with underscores between."""
+    text = re.sub(r"[\s-]+", "_", name.strip().lower())
+    return re.sub(r"^paged(?=[a-z])|(?<=[a-z])(?=\d+bit)", r"\g<0>_", text)
 
 
 def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
@@ -81,11 +87,13 @@ def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | No
 
     >>> optimizer_of("paged_adamw_8bit")["optimizer_state_precision"].word
     'int8'
+    >>> optimizer_of("PagedAdamW8bit") == optimizer_of("paged_adamw_8bit")
+    True
     >>> optimizer_of("adamw_torch_fused")["optimizer"].word
     'adam'
     >>> optimizer_of("lbfgs")
     """
-    text, found = re.sub(r"[\s-]+", "_", name.strip().lower()), StatePrecision.FRAMEWORK
+    text, found = _words_of(name), StatePrecision.FRAMEWORK
     while text not in _BY_NAME:
         shorter = _IMPLEMENTATIONS.sub("", text)
         for word, code in _FORMATS.items():

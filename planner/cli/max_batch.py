@@ -48,7 +48,7 @@ def max_length(given: options.Given) -> None:
         make_request(given),
         lambda plan, found: [
             largest_length(plan, found, name)
-            for name in plan.workload.lengths
+            for name in plan.workload.longest or plan.workload.lengths
             if getattr(found.source.setting.workload, name)  # an answer of none stays so
         ],
     )

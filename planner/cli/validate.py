@@ -112,7 +112,8 @@ def validate(given: options.Given) -> None:
     if picture is not None and any(row.compared for _, rows in found for row in rows):
         from planner.show.views.plots.picture import draw
 
-        draw(picture, _title(files, runs is None), [rows for _, rows in found])
+        what = "Published runs" if runs is None else files[0].name
+        draw(picture, f"{what} and predictions", [rows for _, rows in found])
     if not quiet:
         for table, rows in found:
             blocks = validation_blocks(kind_of(table), rows)
@@ -122,10 +123,6 @@ def validate(given: options.Given) -> None:
     if not any(row.compared for _, rows in found for row in rows):
         raise CalibrationError(nothing_compared(*found[0]))
     return None
-
-
-def _title(files: Sequence[Path], shipped: bool) -> str:
-    return "Published runs and predictions" if shipped else f"{files[0].name} and predictions"
 
 
 def _write_template(kind: TemplateKind, path: Path) -> None:

@@ -12,6 +12,7 @@ from planner.base.records import record
 _PARTS = 2
 _BUSIEST = 0.98
 _LEAST = 1e-9
+_MOST_BEHIND = 0.9
 
 
 def drifting_counts(counts: FloatArray, before: FloatArray) -> FloatArray:
@@ -45,19 +46,26 @@ def filled_by_drift(
 ) -> tuple[FloatArray, FloatArray]:
     r"""Sequences that decode in each of some windows, and seconds of waits for a place, of a fluid.
 
-    .. math:: \frac{dX}{dt} = \lambda o - \frac{B}{n t}, \quad B = \min(X, c), \quad
+    .. math:: \frac{dX}{dt} = \lambda o - \frac{B}{n t}, \quad B = \min(X, c) - \frac{Q}{s}, \quad
         t = \min\left(\frac{a + b B}{1 - \lambda p s}, a + b B + f\right)
 
     Requests come at a ``rate`` [1/s] of a mean over windows of so many ``seconds``, in which
     ``prompts`` p and ``answers`` o have so much of the mean work [1]_. A step over B of c
     ``places`` takes ``fixed + slope B``, an answer n ``steps``, and a ``prompt`` s seconds, of
-    which at most ``fullest`` f are in a step. Where X is beyond the places, prompts come as those
-    are left, and take s' ``queued`` seconds beside others:
+    which at most ``fullest`` f are in a step. What comes beyond that is Q seconds of prompts that
+    wait in their places, L if there were places for all:
 
-    .. math:: W = \frac{X - c}{c} \left(n (a + b c) + c s' p / o\right)
+    .. math:: \frac{dQ}{dt} = \lambda p s - \varphi, \quad \varphi = \frac{f}{a + b B + f}
 
-    Each part of a window is solved with the slope that it begins with. The first axis of what is
-    returned is that of the windows.
+    Where f is infinite, prompts stop all answers, and Q stays 0. Where X is beyond the places,
+    prompts come as those are left, and take s' ``queued`` seconds beside others. The wait is what
+    is longer than the queue of the prompts alone:
+
+    .. math:: W = \frac{X - c}{c} \left(n (a + b c) + c s' p / o\right) - \frac{L - Q}{\varphi}
+
+    Each part of a window is solved with the slope that it begins with. Windows may have further
+    axes, those of paths that are followed side by side. The first axis of what is returned is
+    that of the windows.
 
     References
     ----------
@@ -68,24 +76,35 @@ def filled_by_drift(
     crowd = np.minimum(rate * n * slope / (1 - work), _BUSIEST)
     held = np.minimum(rate * n * fixed / (1 - work) / (1 - crowd), c)
     part = np.asarray(seconds) / _PARTS
+    behind, line = np.zeros(()), np.zeros(())
     running, waits = [], []
     for p, o in zip(prompts, answers, strict=True):
-        each = (n * (fixed + slope * c) + c * queued * p / max(o, _LEAST)) / c
+        each = (n * (fixed + slope * c) + c * queued * p / np.maximum(o, _LEAST)) / c
         free = 1 - np.minimum(rate * p * prompt, _BUSIEST)
         ran, waited = np.zeros(()), np.zeros(())
         for _ in range(_PARTS):
-            decoding = np.minimum(held, c)
+            active = np.minimum(held, c)
+            decoding = active - np.minimum(behind / prompt, _MOST_BEHIND * active)
             alone = fixed + slope * decoding
-            step = np.minimum(alone / free, alone + fullest)
+            full = alone + fullest
+            step = np.where(behind > 0, full, np.minimum(alone / free, full))
             beyond = held > c
-            left = np.where(beyond, 1 / each, decoding / (n * step))
+            left = decoding / (n * step)
+            left = np.where(beyond & (behind <= 0), 1 / each, left)
             slower = left / np.maximum(decoding, _LEAST) * fixed / alone
-            slower = np.where(beyond, _LEAST, np.maximum(slower, _LEAST))
+            slower = np.where(beyond | (behind > 0), _LEAST, np.maximum(slower, _LEAST))
             later = held - (rate * o - left) / slower * np.expm1(-slower * part)
             later = np.maximum(later, 0.0)
+            come = np.where(beyond, left * p / np.maximum(o, _LEAST), rate * p) * prompt
+            most = 1 - alone / full
+            behind = np.where(
+                np.isfinite(full), np.maximum(behind + (come - most) * part, 0.0), 0.0
+            )
             middle, held = (held + later) / 2, later
             ran = ran + np.minimum(middle, c) / _PARTS
-            waited = waited + np.maximum(middle - c, 0.0) * each / _PARTS
+            line = np.maximum(line + (rate * p * prompt - most) * part, 0.0)
+            longer = np.maximum(middle - c, 0.0) * each - (line - behind) / most
+            waited = waited + np.maximum(longer, 0.0) / _PARTS
         running.append(ran)
         waits.append(waited)
     return np.stack(running), np.stack(waits)
@@ -95,9 +114,12 @@ def weighted_quantile(values: FloatArray, weights: FloatArray, share: float) -> 
     """What a share of some values, along the first axis, does not exceed; each has a weight: the
     inverse of their distribution function, between middles of steps. Derived here.
     """
+    of_each = weights.reshape(*weights.shape, *[1] * (values.ndim - weights.ndim))
     order = np.argsort(values, axis=0)
-    values, until = np.take_along_axis(values, order, axis=0), np.cumsum(weights[order], axis=0)
-    middle = (until - weights[order] / 2) / until[-1]
+    values = np.take_along_axis(values, order, axis=0)
+    ranked = np.take_along_axis(np.broadcast_to(of_each, values.shape), order, axis=0)
+    until = np.cumsum(ranked, axis=0)
+    middle = (until - ranked / 2) / until[-1]
     right = np.clip((middle < share).sum(axis=0, keepdims=True), 1, len(values) - 1)
     ends = [
         np.take_along_axis(one, at, axis=0) for one in (values, middle) for at in (right - 1, right)

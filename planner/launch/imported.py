@@ -18,7 +18,7 @@ from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError, did_you_mean
 from planner.launch.launchers.world import gpu_called
-from planner.launch.option_table import Role
+from planner.launch.option_table import Role, is_among
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.understood import (
@@ -68,12 +68,14 @@ class Line:
 
 def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
-    answers = replace(answers, used=answers.used | target.table.used)
+    options = {*reading.found.options, *(given.option for given in reading.found.unknown)}
+    used = {option for option in options if is_among(option, target.table.used)}
+    answers = replace(answers, used=answers.used | used)
     found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
     for given in reading.found.unknown:
         if given.option in answers.used:
             found.append(_made(given, Status.UNDERSTOOD, ""))
-        elif given.option in answers.ignored:
+        elif given.option in answers.ignored or is_among(given.option, target.table.ignored):
             found.append(_made(given, Status.IGNORED, "not used in the prediction"))
         else:
             found.append(_unknown(target, reading, given))
@@ -118,7 +120,7 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     told = [one for one in reading.meanings.values() if given.option in one.options]
     rows = [row for row in target.table.rows if row.option == given.option]
     if not rows and not told and given.option not in answers.used:
-        is_known = given.option in answers.ignored
+        is_known = given.option in answers.ignored or is_among(given.option, target.table.ignored)
         if not is_known and target.options.find(given.option) is None:
             return _unknown(target, reading, given)
         status, meaning = Status.IGNORED, "not used in the prediction"

@@ -356,14 +356,18 @@ def _keys() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-@cache
 def tool_named(name: str) -> Mapping[str, str]:
     """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
 
     Programs in words of the Trainer's are in ``dialects/programs.csv``.
     """
+    return _tools()[name]
+
+
+@cache
+def _tools() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
-    return next(row for row in rows if row["name"] == name)
+    return {row["name"]: row for row in rows}
 
 
 _FLAG_VALUES = "0"

@@ -233,7 +233,10 @@ class Simplest:
         best = min(float(first.min(initial=np.inf)), self._best)
         near = np.flatnonzero((first <= reach(best, FURTHEST)) & np.isfinite(first))
         complexity: IndexArray = candidates.complexity_at(rows[near])
-        better = first[near] < self._bounds(complexity)
+        # The first objective of the best that is kept and no more complex.
+        steps = np.array([one.complexity for one in self._kept])
+        bounds = np.array([np.inf, *(one.weighed for one in self._kept)])
+        better = first[near] < bounds[np.searchsorted(steps, complexity, side="right")]
         near, complexity = near[better], complexity[better]
         if not near.size:
             return
@@ -263,13 +266,6 @@ class Simplest:
     def best(self) -> Choice | None:
         """The one with the best first objective, weighed."""
         return self._kept[-1] if self._kept else None
-
-    def _bounds(self, complexity: IndexArray) -> FloatArray:
-        """The first objective of the best that is kept and no more complex."""
-        steps = np.array([one.complexity for one in self._kept])
-        bounds = np.array([np.inf, *(one.weighed for one in self._kept)])
-        found: FloatArray = bounds[np.searchsorted(steps, complexity, side="right")]
-        return found
 
     @property
     def _best(self) -> float:

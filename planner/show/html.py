@@ -42,7 +42,13 @@ def page_html(page: Page) -> str:
     """One file with the style and the script in it."""
     script = static("page.js")
     template = environment().get_template("report.html")
-    return template.render(page=page, style=style(), script=script, policy=_policy(script))
+    # A page may run this script and nothing else, and may ask nothing of anybody.
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
+        "img-src data: blob:"
+    )
+    return template.render(page=page, style=style(), script=script, policy=policy)
 
 
 def colors_of(bars: Bars) -> dict[str, str]:
@@ -131,15 +137,6 @@ def style() -> str:
     pairs |= {f"s{n}": pair for n, pair in enumerate(zip(light.series, dark.series, strict=True))}
     colors = "".join(f"--{name}:light-dark({one},{two});" for name, (one, two) in pairs.items())
     return f":root{{{colors}}}" + static("page.css")
-
-
-def _policy(script: str) -> str:
-    """A page may run this script and nothing else, and may ask nothing of anybody."""
-    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
-        "img-src data: blob:"
-    )
 
 
 MOST_ROWS = 20

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 
 LOADS = np.linspace(0.05, 0.95, 19)
@@ -34,12 +34,15 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 class Turns:
     """What was computed on the paths of replicas that take the requests of a trace in turn.
 
-    ``bursts``, as those of `Arrivals`, by `LOADS`; ``through``, a wait and a prompt over their
-    mean, by `LOADS` and `SHARES`. ``stalls``: seconds in which prompts are computed while an answer
-    decodes over those that it decodes alone, of answers and of their tokens, by `PLACES`, `SCALES`,
-    `LOADS` and `POINTS`.
+    ``windows``: requests, prompts and answers in windows of equal time, the second axis, of each
+    replica, the third, over their mean; in all as many windows as the trace has. ``bursts``, as
+    those of `Arrivals`, by `LOADS`; ``through``, a wait and a prompt over their mean, by `LOADS`
+    and `SHARES`. ``stalls``: seconds in which prompts are computed while an answer decodes over
+    those that it decodes alone, of answers and of their tokens, by `PLACES`, `SCALES`, `LOADS` and
+    `POINTS`.
     """
 
+    windows: FloatArray
     bursts: FloatArray
     through: FloatArray
     stalls: FloatArray
@@ -79,6 +82,14 @@ class Paths:
     @cached_property
     def _known(self) -> dict[int, Turns]:
         return {}
+
+    def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, Turns]]:
+        """The paths of the powers of 2 that are nearest to numbers of replicas, and for which."""
+        place, turns = self._turned(replicas)
+        nearest = np.rint(place)
+        for number, one in enumerate(turns):
+            if (mine := nearest == number).any():
+                yield mine, one
 
     def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[Turns]]:
         """Where numbers of replicas stand among powers of 2, and the paths of those."""

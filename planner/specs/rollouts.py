@@ -78,10 +78,13 @@ class Rollouts:
     waits_for_batch: bool = False
     """Answers are generated for a step that waits for all of them; else a step takes those that are
     done, and others go on."""
+    pads_linear_attention: bool = False
+    """Answers of a model with linear attention are not packed into micro-batches: each is padded to
+    the longest."""
     micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
     """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
     decode_factor: Ratio = 1.0
-    """Time of the engine's steps over that of a server, which steps of a user may tell."""
+    """Time of the engine's steps over that of a server, which shipped profiles leave at 1."""
     decode_layer_time: Seconds = 0.0
     """What each layer adds to a step of the engine over that of a server: log-probabilities come
     back, sampling is not greedy, and nothing of the scheduler hides."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from planner.base.cells import Row, number
 from planner.base.units import DAY, GIB, HOUR, parse_quantity
@@ -125,7 +125,10 @@ def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
             return found[0]
     if name in MEASURES:
         return name
-    raise SearchSpaceError(_unknown(name, own, columns, said))
+    names = {_stem(column): None for column in columns}
+    hint = did_you_mean(name, [*columns, *(one for one in names if one not in columns)])
+    hint = f" It is for workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
+    raise SearchSpaceError(f"{said + ': ' if said else ''}there is no column {name!r}.{hint}")
 
 
 def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str]:
@@ -185,14 +188,6 @@ def _stem(column: str) -> str:
     if term is not None and column.startswith(term.term):
         return term.term
     return column.removesuffix(ending_of(column))
-
-
-def _unknown(name: str, own: str, columns: Iterable[str], said: str) -> str:
-    known = [*columns]
-    names = {_stem(column): None for column in known}
-    hint = did_you_mean(name, [*known, *(one for one in names if one not in known)])
-    hint = f" It is for workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
-    return f"{said + ': ' if said else ''}there is no column {name!r}.{hint}"
 
 
 def workloads_of(column: str) -> tuple[str, ...]:

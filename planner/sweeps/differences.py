@@ -37,18 +37,15 @@ def differences_blocks(
         yield said(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
     for sweep, keys in ((before, found.only_before), (after, found.only_after)):
         if keys:
-            yield said(f"Only in {sweep.folder}: {_named(keys)}", most=3)
+            more, some = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
+            named = [" ".join(map(_answer, key)) or "its one scenario" for key in some]
+            told = "; ".join([*named, f"and {text.count(more)} more"] if more > 0 else named)
+            yield said(f"Only in {sweep.folder}: {text.count(len(keys))} ({told})", most=3)
     if found.changes:
         yield GAP
         yield from _changes_blocks(found, measure, found.changes[:top])
     if len(found.changes) > top:
         yield said(f"and {text.count(len(found.changes) - top)} more: --top", indent="")
-
-
-def _named(keys: Sequence[Key]) -> str:
-    words = [" ".join(map(_answer, key)) or "its one scenario" for key in keys[:_MOST_NAMED]]
-    more = f"; and {text.count(len(keys) - _MOST_NAMED)} more" if len(keys) > _MOST_NAMED else ""
-    return f"{text.count(len(keys))} ({'; '.join(words)}{more})"
 
 
 def _answer(value: object) -> str:

@@ -115,14 +115,10 @@ class Group:
             if known is None or better(measure) * (known.value - value) > 0:
                 here.found[measure] = _standing(measure, row)
             if measure in CHOSEN_BY:
-                self._keep(measure, row, is_solid)
-
-    def _keep(self, measure: str, row: Row, is_solid: bool) -> None:
-        """Keep a scenario that is better than all before of its kind."""
-        key = measure, is_solid, lack_in(row)
-        known = self._kept.get(key)
-        if known is None or _order(measure, row) < _order(measure, known):
-            self._kept[key] = row
+                key = measure, is_solid, lack_in(row)
+                before = self._kept.get(key)
+                if before is None or _order(measure, row) < _order(measure, before):
+                    self._kept[key] = row
 
     @property
     def best(self) -> dict[str, Row]:

@@ -30,6 +30,7 @@ from planner.ui.question import (
     is_file,
     option_of,
 )
+from planner.workloads.registry import workload_of
 
 FIRST = "first"
 """The group of fields that are always seen: the usual ones, and what was given."""
@@ -229,6 +230,7 @@ def sliders_of(plan: Question) -> list[Slider]:
 
 def _sliders(plan: Question) -> Iterator[Slider]:
     pinned = {name: values[0] for name, values in plan.settings.items()}
+    has_batch = bool(workload_of(plan.workload).batch)
     for name, term in terms_of(plan.workload, "parameter").items():
         short = term.short or name
         own = plan.fields.get(name) or pinned.get(short)
@@ -240,6 +242,8 @@ def _sliders(plan: Question) -> Iterator[Slider]:
             if not value.isdecimal():
                 continue
             words = [str(number) for number in _around(int(value), whole=name != "num_gpus")]
+            if name == "micro_batch_size" and not has_batch:  # as large as lengths ask
+                continue
         else:
             continue
         if value in words and len(words) > 1:

@@ -115,7 +115,10 @@ class Question:
         known = fields_of(command, workload)
         for name, text in given.items():
             if name not in known:
-                raise SearchSpaceError(_unknown(name, known, command, workload))
+                hint = did_you_mean(name, known)
+                raise SearchSpaceError(
+                    f"planner {command} --workload {workload} has no {shown(name)}.{hint}"
+                )
             _refuse_paths(name, text)
         ordered = {name: given[name] for name in known if name in given}
         return cls(command=command, workload=workload, fields=ordered)
@@ -345,11 +348,6 @@ def _refuse_paths(name: str, text: str) -> None:
             f"{name} {shown(text)}: is a path; here specs go by name, and files of "
             "yours are uploaded. `planner ui --specs DIR` offers those of a folder."
         )
-
-
-def _unknown(name: str, known: Iterable[str], command: str, workload: str) -> str:
-    hint = did_you_mean(name, known)
-    return f"planner {command} --workload {workload} has no {shown(name)}.{hint}"
 
 
 SUMMARIES = {

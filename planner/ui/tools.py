@@ -46,7 +46,7 @@ _SAYS = (
 
 
 _ROW = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
-_ANSWER: dict[str, Any] = {
+_ANSWER: dict[str, object] = {
     "type": "object",
     "required": ["manifest"],
     "properties": {
@@ -64,7 +64,7 @@ _ANSWER: dict[str, Any] = {
     },
 }
 """The object of ``--json``: what is the same of all commands; others have more parts."""
-_NAMED: dict[str, Any] = {
+_NAMED: dict[str, object] = {
     "type": "object",
     "additionalProperties": {"type": ["array", "object"], "description": "names, or terms"},
 }
@@ -79,12 +79,12 @@ def serve(limits: Limits, specs: Path | None) -> None:
         pool.close()
 
 
-async def _serve(server: Server[Any]) -> None:
+async def _serve(server: Server[object]) -> None:
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 
 
-def make_server(pool: Pool) -> Server[Any]:
+def make_server(pool: Pool) -> Server[object]:
     """The server of a pool of workers."""
 
     async def listed(_: object, __: object) -> types.ListToolsResult:
@@ -156,11 +156,11 @@ def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "properties": kept}
 
 
-def _bare(field: dict[str, Any]) -> dict[str, Any]:
+def _bare(field: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in field.items() if name != "description"}
 
 
-async def _answer(pool: Pool, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
     """The answer of a tool.
 
     Raises
@@ -206,7 +206,7 @@ def _result(text: str, found: object) -> types.CallToolResult:
     return types.CallToolResult(content=[said], structured_content=found)
 
 
-def _named(arguments: Mapping[str, Any], specs: Path | None) -> tuple[str, dict[str, Any]]:
+def _named(arguments: Mapping[str, object], specs: Path | None) -> tuple[str, dict[str, object]]:
     """Names of a kind, or terms with what they mean."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():
@@ -215,7 +215,7 @@ def _named(arguments: Mapping[str, Any], specs: Path | None) -> tuple[str, dict[
         )
     if kind == TERMS:
         terms = {name: term.description for name, term in glossary().items()}
-        found: dict[str, Any] = {n: said for n, said in terms.items() if like in n}
+        found: dict[str, object] = {n: said for n, said in terms.items() if like in n}
         return "\n".join(f"{name}: {said}" for name, said in found.items()), {TERMS: found}
     names = [name for name in Catalogue(specs).names(kind) if like in name.lower()]
     return ", ".join(names) or "none", {kind: names}

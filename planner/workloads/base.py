@@ -305,7 +305,8 @@ class Workload:
     ties : objectives that published runs tell apart only beyond a factor
     timed : the steps of one configuration, by kind, with what their time is made of
     lengths : the questions that are lengths of what is computed
-    batch : the parameter that says how much is computed together
+    longest : those that say how long it may become, where these are others: what memory bounds
+    batch : the parameter that says how much is computed together; empty where lengths say it
     """
 
     name: str
@@ -337,6 +338,7 @@ class Workload:
     ties: tuple[str, ...] = ()
     timed: Callable[[Candidates], Mapping[str, TimedStep]] = lambda _: {}
     lengths: tuple[str, ...] = ()
+    longest: tuple[str, ...] = ()
     batch: str = "concurrency"
     weighed: tuple[str, ...] = ("num_gpus",)
 

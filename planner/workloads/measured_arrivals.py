@@ -69,6 +69,9 @@ def _in_turn(
     after that of the other.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
+    windows = np.stack(
+        [_windows_in_turn(times, one, number) for one in (np.ones_like(times), work, answers)]
+    )
     whole = float(times[-1] - times[0])
     seen = min(-(-_FEWEST_SEEN * number // times.size), number)
     turns = np.concatenate([np.arange(first, times.size, number) for first in range(seen)])
@@ -91,7 +94,30 @@ def _in_turn(
         for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
             table.append(one)
     spread, passes, stalls = map(np.stack, tables)
-    return spread, Turns(bursts=np.array(bursts), through=passes, stalls=np.moveaxis(stalls, 0, 3))
+    return spread, Turns(
+        windows=windows,
+        bursts=np.array(bursts),
+        through=passes,
+        stalls=np.moveaxis(stalls, 0, 3),
+    )
+
+
+def _windows_in_turn(times: FloatArray, work: FloatArray, replicas: int) -> FloatArray:
+    """Work in each window of replicas that take the requests in turn, over the mean.
+
+    The first axis is that of the windows; there are as many in all as one replica has.
+    """
+    number = _number_of_windows(times)
+    kept, parts = min(replicas, number), max(number // replicas, 1)
+    place = ((times - times[0]) / (times[-1] - times[0]) * parts * (1 - 1e-12)).astype(np.intp)
+    turn = np.arange(times.size) % replicas
+    mine = turn < kept
+    counts = np.bincount((place * kept + turn)[mine], work[mine], minlength=parts * kept)
+    return np.asarray(counts / counts.mean()).reshape(parts, kept)
+
+
+def _number_of_windows(times: FloatArray) -> int:
+    return max(min(_MOST_WINDOWS, times.size // _FEWEST_REQUESTS), 1)
 
 
 def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
@@ -102,7 +128,7 @@ def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
 
 def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
     """Work in each window over the mean, as far as it drifts."""
-    number = max(min(_MOST_WINDOWS, times.size // _FEWEST_REQUESTS), 1)
+    number = _number_of_windows(times)
     whole, quarters = (
         _windows(times, work, number * parts * (1 - 1e-12))[: number * parts] for parts in (1, 4)
     )

@@ -53,7 +53,9 @@ class PinnedPlan:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
         given = answers_of(plan, row)
-        parameters = {name: row[name] for name in _parameters(workload, row)}
+        pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
+        names = (*terms_of(workload, "parameter"), *pools)
+        parameters = {name: row[name] for name in names}
         return cls(
             workload=workload,
             answers={
@@ -215,12 +217,6 @@ def settings_of(workload: str, row: Row) -> dict[str, Value]:
         if name.endswith("replicas") or value != row[name.removeprefix("prefill_")]
     }
     return settings | own
-
-
-def _parameters(workload: str, row: Row) -> list[str]:
-    """The parameters of a row, those of its pools among them if it has pools."""
-    pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
-    return [*terms_of(workload, "parameter"), *pools]
 
 
 def _file_parts() -> list[str]:

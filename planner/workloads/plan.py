@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -152,17 +153,12 @@ class Outer:
                 self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
             self.notes.digests.update(notes.digests)
             several.append(notes)
-        self._note_common(several)
+        for name in dict.fromkeys(name for one in several for name in one.defaults):
+            texts = {one.defaults.get(name) for one in several}
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
         if not found:
             raise SearchSpaceError(self.refused[0][1])
         return found
-
-    def _note_common(self, several: Sequence[Notes]) -> None:
-        """What was chosen alike for all questions; of what was not, that it is each one's own."""
-        names = dict.fromkeys(name for one in several for name in one.defaults)
-        for name in names:
-            texts = {one.defaults.get(name) for one in several}
-            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
 
     def _note_chosen(self, scenes: Sequence[Scene]) -> None:
         """What GPUs and profiles decided of one question, each with where it is so."""
@@ -236,11 +232,13 @@ class Outer:
     ) -> list[FrameworkProfile | EngineProfile]:
         """The frameworks or engines: those that were given, all current ones, or the space's."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
-        notes = self._noting(alone)
+        notes, gpu = self._noting(alone), place.machine.gpu
+        load = partial(self.notes.catalogue.load_profile, kind)
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
             if getattr(self.request, kind) in (ALL, (ALL,)):
-                words = [word for word in words if self._suits(question, word)] or words
+                suited = [one for one in words if self.workload.suits(question, load(one).spec)]
+                words = suited or words
             if self.request.engine_version is not None:
                 words = [self._released(words, self.request.engine_version, place, notes)]
         else:
@@ -249,9 +247,8 @@ class Outer:
             words = [first]
             if is_open:
                 words, origin = self._current(question, first, place), _CURRENT
-            elif not self._runs(first, place) and (own := self._own(question, first, place)):
-                vendor = place.machine.gpu.vendor
-                words, origin = own[:1], f"{first}, the usual one, does not run on {vendor}"
+            elif not runs_on(load(first).spec, gpu) and (own := self._own(question, first, place)):
+                words, origin = own[:1], f"{first}, the usual one, does not run on {gpu.vendor}"
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
 
@@ -287,16 +284,6 @@ class Outer:
             reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
         return found
-
-    def _suits(self, question: Question, name: str) -> bool:
-        """Whether a profile can do what is asked."""
-        profile = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec
-        return self.workload.suits(question, profile)
-
-    def _runs(self, name: str, place: Place) -> bool:
-        """Whether a profile has kernels for the GPU."""
-        profile = self.notes.catalogue.load_profile(self.workload.profile_kind, name).spec
-        return runs_on(profile, place.machine.gpu)
 
     def _own(self, question: Question, first: str, place: Place) -> list[str]:
         """Current profiles that run on the GPU, else those of its vendor alone; none where none.

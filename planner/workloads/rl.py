@@ -71,6 +71,7 @@ _USUAL = {
     **dict.fromkeys(terms_about("length", "rl"), _TOKENS),
 }
 _STEPS = 1000
+_LONGEST = ("output_cap",)
 _CAP = 4
 # Of answers to questions of mathematics and code.
 _VARIATION = 0.8
@@ -145,6 +146,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
 
 
 def _check(work: RlWork, model: ModelSpec) -> None:
+    if not any(each.causal for each in model.attentions):
+        raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
         raise SpecError(
             f"Answers of {work.output_tokens:,} tokens on average cannot be cut off at "
@@ -354,11 +357,8 @@ def _older(row: Mapping[str, object]) -> list[str]:
 def _split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
-    gpus = (
-        f"{train:,.0f}"
-        if row["placement"] == Placement.COLOCATED.word
-        else (f"{train:,.0f}+{rollout:,.0f}")
-    )
+    is_apart = row["placement"] != Placement.COLOCATED.word
+    gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
     known = terms_of("train", "parameter")
     sizes = {known[name].short: number_in(row, name) for name in DEGREES if name in row}
     degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
@@ -459,8 +459,9 @@ RL = Workload(
     suits=lambda _, framework: framework.rollouts is not None,
     weighed=("time_to_train_days", "cost_usd", "num_gpus"),
     timed=rl_steps,
-    lengths=terms_about("length", "rl"),
-    batch="micro_batch_size",
+    lengths=(*terms_about("length", "rl"), *_LONGEST),
+    longest=_LONGEST,
+    batch="",
     wording=Wording(
         noun="plan",
         asked=_asked,

@@ -310,7 +310,9 @@ class RlRuns(Candidates):
         memory = zip(columns_about("memory_phase"), self.step.phase_memory, strict=True)
         numbers |= {name: size / GIB for name, size in memory}
         table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
-        table["train_gpus"] = flat(c.trainer_gpus, shape).astype(int).tolist()
+        # Of colocated ones as it is set, so that a plan on other GPUs has all of them again.
+        trains = np.where(c.colocated, c.train_gpus, c.trainer_gpus)
+        table["train_gpus"] = flat(trains, shape).astype(int).tolist()
         table["rollout_gpus"] = flat(c.rollout_gpus, shape).astype(int).tolist()
         texts = {
             name: [each[code] for code in flat(getattr(self, name), shape)]

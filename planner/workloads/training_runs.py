@@ -379,13 +379,14 @@ class TrainingRuns(Candidates):
     def columns(self) -> Columns:
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
-        fullest = self.estimate.memory.fullest
-        results = {
-            **self._predictions(),
+        fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
+        names = [name for name in terms_about("run") if name != "carbon" or is_placed]
+        found = {
+            **results(names, self, self.run, self.run.goodput, self.estimate),
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
             **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
         }
-        listed = {name: flat(np.asarray(value), shape) for name, value in results.items()}
+        listed = {name: flat(np.asarray(value), shape) for name, value in found.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
 
@@ -398,8 +399,3 @@ class TrainingRuns(Candidates):
         ):
             table[name] = flat(count, c.shape).astype(int).tolist()
         return table
-
-    def _predictions(self) -> Columns:
-        is_placed = self.source.site.is_placed
-        names = [name for name in terms_about("run") if name != "carbon" or is_placed]
-        return results(names, self, self.run, self.run.goodput, self.estimate)

@@ -165,16 +165,17 @@ def test_each_phase_holds_what_both_sides_have_of_the_gpu(offload):
     trainer, memory = step.trainer, step.rollout.memory
     generate, wake_up, update = step.phase_memory
     told = np.maximum(memory.usable, step.rollout.needed)
-    stays = trainer.reserved + (0.0 if offload else trainer.states)
+    reference = 0.0 if offload else trainer.reference
+    stays = trainer.reserved + reference + (0.0 if offload else trainer.states)
     assert generate == pytest.approx(told + stays)
     left = memory.reserved if offload else told
-    assert update == pytest.approx(trainer.peak_memory + left)
+    assert update == pytest.approx(trainer.peak_memory + reference + left)
     both = memory.weights + memory.reserved + trainer.weights + trainer.reserved
     assert wake_up == pytest.approx(both + 2 * 2**30)
     apart = step_of(placement=Placement.SEPARATE, train_gpus=8, offload_train=offload)
     assert apart.phase_memory[0] == pytest.approx(apart.rollout.memory.usable)
     assert apart.phase_memory[1] == 0
-    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory)
+    assert apart.phase_memory[2] == pytest.approx(apart.trainer.peak_memory + reference)
 
 
 def test_a_reference_model_waits_where_the_trainer_does():
@@ -187,6 +188,18 @@ def test_a_reference_model_waits_where_the_trainer_does():
         assert kept[0].host_memory - kept[1].host_memory == pytest.approx(
             8.03e9 - on_gpu, rel=0.1, abs=1e9
         )
+
+
+def test_answers_of_linear_attention_are_padded_where_they_are_not_packed():
+    def updates(model, framework):
+        layout = RlConfigurations.of(num_gpus=[16.0], global_batch_size=512, **LAYOUT)
+        step = evaluate_rl(setting_of(model=model, framework=framework), layout)
+        return float(step.times["update"][0])
+
+    padded, packed = (updates("qwen3.5-9b", name) for name in ("verl-megatron", "slime"))
+    assert padded / packed > 2
+    alike = [updates("llama-3.1-8b", name) for name in ("verl-megatron", "slime")]
+    assert alike[0] / alike[1] == pytest.approx(1, abs=0.2)
 
 
 def test_a_micro_batch_has_no_more_than_a_rank_has():

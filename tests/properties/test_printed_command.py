@@ -22,7 +22,7 @@ from planner.specs.catalogue import find
 from planner.workloads.plan import Plan, make_plan
 
 SOME = settings(
-    max_examples=examples(16, 3),
+    max_examples=examples(16, 2),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink one takes minutes

@@ -154,7 +154,7 @@ def test_the_closed_form_of_a_trace_is_near_its_replay(
     times, prompt, answer = TRACES[name]
     found = compared(written(tmp_path / "a.csv", times(8.0), prompt, answer), load)
     # For minutes more come than are carried: a little of the capacity is much of what piles up.
-    near = (0.2, 1.0, 0.3) if (name, load) == ("drifting", 0.8) else (0.1, 0.15, 0.15)
+    near = (0.1, 0.25, 0.3) if (name, load) == ("drifting", 0.8) else (0.1, 0.15, 0.15)
     for quantity, most in ((FIRST, near[:2]), (TOKEN, near[::2])):
         predicted, seen = found.predicted[quantity], found.seen[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=most[0])

@@ -108,7 +108,7 @@ def test_the_margins_of_a_service():
 def test_surer_services_never_have_fewer_gpus():
     found = [
         planner.size(**SERVICE, request_rate=300, confidence=sure).sizes[0].fewest.num_gpus
-        for sure in (0.5, 0.7, 0.9, 0.95)
+        for sure in (0.5, 0.7, 0.95)
     ]
     assert all(less <= more for less, more in itertools.pairwise(found))
     assert found[0] < found[-1]

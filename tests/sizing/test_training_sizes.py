@@ -30,7 +30,7 @@ def feasible(count, deadline, **more):
     return planner.search(**asked, num_gpus=count).configurations_feasible > 0
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
 @pytest.mark.parametrize("deadline", ["60d", "13d", "5d", "2d"])
 def test_no_number_below_the_fewest_is_enough(deadline, confidence):
@@ -58,15 +58,13 @@ def test_of_given_numbers_the_first_that_is_enough():
 
 
 def test_who_is_surer_never_needs_fewer_gpus():
-    found = [
-        sized("10d", confidence=sure).sizes[0].fewest.num_gpus for sure in (0.5, 0.7, 0.9, 0.95)
-    ]
+    found = [sized("10d", confidence=sure).sizes[0].fewest.num_gpus for sure in (0.5, 0.7, 0.95)]
     assert all(less <= more for less, more in itertools.pairwise(found))
     assert found[0] < found[-1]
 
 
 def test_a_longer_deadline_never_needs_more():
-    found = [sized(f"{days}d").sizes[0].fewest.num_gpus for days in (3, 6, 12, 24, 48)]
+    found = [sized(f"{days}d").sizes[0].fewest.num_gpus for days in (3, 12, 48)]
     assert all(more >= less for more, less in itertools.pairwise(found))
 
 

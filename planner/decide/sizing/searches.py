@@ -419,8 +419,11 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
         return None, reason
     failed = 1
     while failed < best.num_gpus - 1:
-        # Halved while many are open; the next few below the fewest must all fail.
-        open_below = range(max(failed + 1, _least(best, request)), best.num_gpus)
+        # Halved while many are open; the next few below the fewest must all fail. None can do
+        # with far fewer than the rate of each GPU of the best asks for.
+        share = (request.request_rate or 0.0) / number(best.row["capacity_requests_per_s"])
+        least = math.ceil(best.num_gpus * share / MORE_EFFICIENT)
+        open_below = range(max(failed + 1, least), best.num_gpus)
         if len(open_below) > 2 * _AT_ONCE:
             open_below = open_below[len(open_below) // 2 :][:1]
         on_these = replace(pools, num_gpus=tuple(open_below))
@@ -441,12 +444,6 @@ def _simplest(request: Request, searches: Searches, fewest: Fleet) -> Fleet | No
     sure = found.source.confidence(chosen.num_gpus)
     factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
-
-
-def _least(fleet: Fleet, request: Request) -> int:
-    """The fewest GPUs that may be looked at, by the rate of each of a plan's."""
-    share = (request.request_rate or 0.0) / number(fleet.row["capacity_requests_per_s"])
-    return math.ceil(fleet.num_gpus * share / MORE_EFFICIENT)
 
 
 def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:

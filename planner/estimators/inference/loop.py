@@ -11,6 +11,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_load_time
+from planner.estimators.inference.drift import drifted_in
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import (
     Phases,
@@ -32,8 +33,8 @@ from planner.formulas.queueing import (
     mean_wait,
     together_in_waves,
 )
-from planner.formulas.sample_paths import filled_by_drift, weighted_quantile
-from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths, classes_of
+from planner.formulas.sample_paths import weighted_quantile
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths
 from planner.specs.checked import unchecked
 
 
@@ -111,6 +112,7 @@ class Traced:
     classes: Served
     replicas: FloatArray
     waits: FloatArray
+    weights: FloatArray
     queued: FloatArray
     prompt: FloatArray
     steps: FloatArray
@@ -158,16 +160,11 @@ class Traced:
     @property
     def piled(self) -> FloatArray:
         """Mean seconds of a wait for a place while more come than are carried."""
-        return np.asarray(np.tensordot(self._requests, self.waits, axes=1))
+        return np.asarray((self.weights * self.waits).sum(axis=0))
 
     def piled_within(self, share: float) -> FloatArray:
         """Seconds that a share of the requests waits so at most."""
-        return weighted_quantile(self.waits, self._requests, share)
-
-    @property
-    def _requests(self) -> FloatArray:
-        """Shares of the requests that come in each window."""
-        return np.asarray(self.paths.windows[0] / self.paths.windows[0].sum())
+        return weighted_quantile(self.waits, self.weights, share)
 
     def _stalls(self, of: int) -> FloatArray:
         """Seconds of prompts in a step of answers, on average over its steps, or ``of`` 1 of their
@@ -178,7 +175,7 @@ class Traced:
         """
         places, answer = self.classes.queue.places, self.steps * self.step
         found = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
-        waiting = np.tensordot(self._requests, self.waits > 0, axes=1)
+        waiting = (self.weights * (self.waits > 0)).sum(axis=0)
         late = np.greater.outer(POINTS, 1 - waiting)
         most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
         return np.minimum(self.step * self.prompts * found, most)
@@ -294,26 +291,15 @@ def _as_traced(
         running=served.in_flight,
     )  # fmt: skip
     fullest = work.per_step * work.prompt if mixes else np.inf
-    requests, prompts, answers = paths.windows
-    number = paths.requests / requests.size / replicas
-    prompt = left = work.prompt
+    # Of full places as many prompts come together as answers end in a step.
+    together = np.minimum(mean_if_any(work.places / np.maximum(work.steps, 1.0)), costs.most)
+    left = work.prompt + (costs.prefill - work.prompt) / together
+    prompt = left
     if not mixes:
-        # Of full places as many prompts come together as answers end in a step.
-        together = mean_if_any(work.places / np.maximum(work.steps, 1.0))
-        prompt, left = loop.prompt(rate), costs.prompt(np.minimum(together, costs.most))
+        prompt, left = loop.prompt(rate), costs.prompt(together)
     more = prompt / work.prompt
-    running, waits = filled_by_drift(
-        prompts=prompts,
-        answers=answers,
-        seconds=number / rate,
-        rate=rate,
-        fixed=costs.fixed,
-        slope=costs.slope,
-        steps=work.steps,
-        places=work.places,
-        prompt=prompt,
-        queued=left,
-        fullest=fullest,
+    drifted = drifted_in(
+        paths, replicas, rate, costs, work, prompt=prompt, queued=left, fullest=fullest
     )
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
     met = loop.at(rates, most=work.places)
@@ -333,12 +319,9 @@ def _as_traced(
         variation=w.input_variation,
         bursts=paths.bursts_at(replicas, queue.filled),
     )
-    late = (waits > 0) * requests.reshape(-1, *[1] * (waits.ndim - 1))
-    ratio = prompts / np.maximum(answers, 1e-9)
-    longer = np.tensordot(ratio, late, axes=1) / np.maximum(late.sum(axis=0), 1e-9)
     classes = replace(
         served,
-        decoding=classes_of(running, requests),
+        decoding=drifted.decoding,
         placed_first=met.first - met.queue.wait + beyond + request_overhead(setting),
         time_per_output_token=met.step / tokens_per_step(setting),
         request_rate=rates,
@@ -349,7 +332,8 @@ def _as_traced(
         paths=paths,
         classes=classes,
         replicas=replicas,
-        waits=waits,
+        waits=drifted.waits,
+        weights=drifted.weights,
         queued=np.maximum(path, 0.0),
         prompt=served_prompt,
         steps=rate * work.steps,
@@ -357,7 +341,9 @@ def _as_traced(
         stalls=queue.filled * more,
         prompts=queue.load / queue.filled,
         fullest=fullest,
-        left=np.asarray(work.places * work.prompt / work.steps * longer if mixes else np.inf),
+        left=np.asarray(
+            work.places * work.prompt / work.steps * drifted.longer if mixes else np.inf
+        ),
     )
     token = (traced.step + traced.stalled) / tokens_per_step(setting)
     return replace(served, traced=traced, time_per_output_token=token)

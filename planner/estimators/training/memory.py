@@ -458,7 +458,9 @@ def _stage_memory(
     )
     free = share.setting.machine.gpu.allocatable_memory - backward.total
     loss = np.where(parameters.is_last[stage], _loss_bytes(share, free), 0.0)
-    working = np.maximum(_layer_working_set(share, c, held, rebuilt), loss)
+    # Gradients in flight in one layer, and what recomputation builds up again.
+    late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
+    working = np.maximum(late * (rebuilt + held / 4) + layer_input_bytes(share), loss)
     backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
@@ -546,15 +548,6 @@ def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
         return rebuilt
     blocks = [remade_at_once(share, group) for group in share.setting.model.layer_groups]
     return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
-
-
-def _layer_working_set(
-    share: Share, c: TrainingConfigurations, layer: FloatArray, rebuilt: FloatArray
-) -> FloatArray:
-    """Gradients in flight in one layer, and what recomputation builds up again."""
-    memory = share.setting.framework.memory
-    late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
-    return late * (rebuilt + layer / 4) + layer_input_bytes(share)
 
 
 def _loss_bytes(share: Share, free: FloatArray) -> FloatArray:

@@ -113,20 +113,20 @@ def _kind(reading: Reading, found: Gathered, is_new: bool) -> None:
     if not reading.has("precision"):
         found.defaults["precision"] = "bf16-mixed is LitGPT's on GPUs that have it"
     is_narrow = kept == "true" and width != "32"
-    name = "FSDP bf16" if is_narrow else "FSDP"
+    values["framework"] = "FSDP bf16" if is_narrow else "FSDP"
     if values["adapter"] != "none":
-        name = "HF Trainer FSDP" if values["zero_stage"] else "HF Trainer"
-    values["framework"] = name
+        values["framework"] = "HF Trainer FSDP" if values["zero_stage"] else "HF Trainer"
     if is_new:
         values["torch_compile"] = "true"
     path = told(reading, "optimizer.class_path", "optimizer") or "adamw"
-    known = optimizer_of(path.rpartition(".")[2])
+    name = path.rpartition(".")[2]
+    known = optimizer_of(name)
     if known is None:
         found.notes.append(f"The optimizer {path} is predicted as Adam.")
     for parameter, code in (known or {}).items():
         if code:
             values[parameter] = code.word
-    if is_paged(path):
+    if is_paged(name):
         found.notes.append("The states of a paged optimizer are predicted to stay on the GPU.")
 
 

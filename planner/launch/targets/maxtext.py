@@ -274,14 +274,7 @@ def _word(names: Iterable[str]) -> str:
 
 _BATCH_DEFAULT = 12.0
 _LARGEST = 1e9
-_USED = (
-    *("base_emb_dim", "base_mlp_dim", "base_moe_mlp_dim", "base_num_decoder_layers", "base_config"),
-    *("base_num_kv_heads", "base_num_query_heads", "head_dim", "vocab_size", "max_target_length"),
-    *("logits_via_embedding", "gradient_accumulation_steps", "dropout_rate"),
-    *("shard_optimizer_over_data", *KEYS),
-)
 _NODE = 8
-_USED_BEGINNINGS = ("ici_", "dcn_", "num_", "lora_", "per_device", "remat", "model_name")
 
 
 def answers(reading: Reading) -> Answers:
@@ -336,12 +329,7 @@ def answers(reading: Reading) -> Answers:
     named = [each.option for each in reading.found.unknown]
     return found.made(
         shape=shape if model is None else None,
-        used=frozenset(
-            name
-            for name in reading.found.options
-            if name in _USED or name.startswith(_USED_BEGINNINGS)
-        )
-        | frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
+        used=frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
     )
 
 

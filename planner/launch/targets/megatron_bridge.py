@@ -58,18 +58,6 @@ _MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
     ("--num_gpus", "-ng"),
     ("--task",),
 )
-_RECIPES_OPTIONS = frozenset(
-    (*_MODEL, *_GPU, *_FORMAT, *_GPUS, *_TASK, "--model_family_name", "-m", "--gpus_per_node",
-     "-gn", "--config_variant", "-cv", "--model_name", "--model_size", "-s", "--fp8_recipe")
-)  # fmt: skip
-"""Their own names, beside short ones of arguments of Megatron-LM."""
-_RECIPES_IGNORED = frozenset(
-    ("--container_image", "-i", "--offline", "--account", "-a", "--partition", "-p", "--log_dir",
-     "--time_limit", "-t", "--packager", "--hf_token", "--custom_mounts", "-cm", "--enable_vboost",
-     "--cuda_graph_impl", "--cuda_graph_scope", "--list_config_variants", "--detach", "--data",
-     "--additional_slurm_params", "--enable_pct_binding", "--enable_nsys", "--moe_a2a_overlap")
-)  # fmt: skip
-"""Where and how it starts, and graphs of kernels, which the profile has as its runs had them."""
 _NAME = re.compile(r"(?P<kind>.+)_(?P<gpus>\d+)gpu_(?P<rest>.+)")
 # Of several numbers of GPUs the largest, but for these: _DEFAULT_GPU_COUNT_OVERRIDES.
 _FEWEST = ("llama3_8b", "qwen3_30b_a3b")
@@ -153,7 +141,6 @@ _PROGRAMS = (
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
-_NAMING = (f"{_PRIMUS}model", f"{_PRIMUS}framework", f"{_PRIMUS}config")
 _ARGUMENTS = ("megatron-lm-0.19.2",)
 _SECTIONS = (
     *("model.config.", "model.", "train.", "ddp.", "optimizer.", "dataset.", "checkpoint."),
@@ -305,7 +292,7 @@ def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
     """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
-        return frozenset(given) & _RECIPES_IGNORED
+        return frozenset()
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
     return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
@@ -320,11 +307,7 @@ _USED = re.compile(
 def _is_used(name: str, given: Given) -> bool:
     """Whether the prediction depends on a key: keys of Primus are arguments of Megatron-LM."""
     options = OptionTable.load("megatron-lm").options
-    if (
-        name in _NAMING
-        or name in _RECIPES_OPTIONS
-        or (name.startswith(_PRIMUS) and _dashed(_key(name)) in options)
-    ):
+    if name.startswith(_PRIMUS) and _dashed(_key(name)) in options:
         return True
     return bool(given.texts and _USED.search(name))
 

@@ -138,7 +138,8 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["partial_rollout"] = True
     train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
-    if checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization == "fp8":
+    stored = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
+    if stored.startswith("fp8"):
         values["rollout_quantization"] = "fp8"
     if told(reading, f"{_SERVED}type") == "disaggregated":
         found.notes.append("Engines of prompts and of answers apart are predicted as one kind.")

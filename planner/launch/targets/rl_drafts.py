@@ -56,7 +56,7 @@ def step_words(job: Job) -> Words:
             "there with --algorithm ppo, and with no other."
         )
     longest = job["input_tokens"] + job["output_cap"]
-    nodes, each = _nodes(job, job["train_gpus"])
+    nodes, each = _nodes(job, job["train_gpus"] or job["num_gpus"])
     return {
         "model_path": job.hub_name,
         "longest": longest,

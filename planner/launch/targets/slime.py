@@ -152,7 +152,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
                 f"--max-tokens-per-gpu is below the longest sequence, {longest:,} tokens, which is "
                 "then a micro-batch of its own: micro-batches are taken to hold it."
             )
-    if checkpoint_of(reading.text(_MODEL) or "").quantization == "fp8":
+    if (checkpoint_of(reading.text(_MODEL) or "").quantization or "").startswith("fp8"):
         values["rollout_quantization"] = "fp8"
     _put_placement(reading, update, found)
 

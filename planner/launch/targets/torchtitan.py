@@ -75,13 +75,10 @@ SHIPPED = tuple(
 )
 FUNCTIONS = {
     row["function"]: Function(
-        local_batch=int(row["local_batch"]),
-        sequence_length=int(row["sequence_length"]),
-        recompute=row["recompute"],
-        tensor_parallel=int(row["tensor_parallel"]),
-        expert_parallel=int(row["expert_parallel"]),
-        schedule=row["schedule"],
-        precision=row["precision"],
+        **{
+            name: int(row[name]) if row[name].isdecimal() else row[name]  # type: ignore[arg-type]
+            for name in Function.__dataclass_fields__
+        }
     )
     for row in _ROWS
     if row["function"]

@@ -123,7 +123,7 @@ def _table(
     return grid(heads, rows, words=range(len(heads) * has_words or 1))
 
 
-def comparison_dict(found: ComparedPlans) -> dict[str, Any]:
+def comparison_dict(found: ComparedPlans) -> dict[str, object]:
     """The comparison as JSON takes it, its sentences among it."""
     return {**ComparedPlans.to_dict(found), "sentences": verdicts(found)}
 

@@ -115,14 +115,14 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     return {"basis": sure.basis, "tie_factor": factor}
 
 
-def _row(plan: Plan, candidates: Candidates | None) -> dict[str, Any] | None:
+def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
     """The row of a plan, its intervals with what nobody gave; None without a plan."""
     if candidates is None:
         return None
     return _told(plan, candidates, full_rows(candidates.columns(), plan.problem.sources)[0])
 
 
-def _told(plan: Plan, candidates: Candidates, row: Mapping[str, Any]) -> dict[str, Any]:
+def _told(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> dict[str, object]:
     """A row with the intervals that answers tell, which hold what nobody gave."""
     told = with_told_ends(plan, candidates, row)
     return {name: known_value(value) for name, value in told.items()}

@@ -1,19 +1,21 @@
-"""What is said first of a plan for a stated load: whether it carries it, and how surely."""
+"""What is said of a plan for a stated load: whether it carries it, how surely, and its replay."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from planner.base import text
 from planner.base.cells import number_in
 from planner.errors import InfeasibleError
 from planner.optimize.problem import with_rate
 from planner.optimize.source import Candidates
-from planner.show.views.told import number_of
+from planner.show.page import Block, grid, said
+from planner.show.views.told import label, number_of
 from planner.workloads.plan import Plan
 
 _TOLD_PREEMPTED = 0.01
+_APART = 0.2
 
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
@@ -161,3 +163,30 @@ def _waiting_line(row: Mapping[str, object]) -> str:
         f"Room for {text.count(room)} of {text.count(number)} requests in each replica, the "
         f"others queue: TTFT {text.duration(number_of(row, 'time_to_first_token_s'))}."
     )
+
+
+def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+    """Mean and percentiles of each latency, replayed and predicted, and what differs."""
+    from planner.decide.replayed import LATENCIES, SHARES, replayed
+
+    found = replayed(candidates, plan.request)
+    heads = ("", "", "mean", *(f"p{100 * share:.0f}" for share in SHARES))
+    rows = [
+        (words, how, *(text.duration(one[share]) for share in (None, *SHARES)))
+        for name in LATENCIES
+        for words, how, one in (
+            (label(f"{name}_s"), "replayed", found.seen[name]),
+            ("", "predicted", found.predicted[name]),
+        )
+    ]
+    yield said(f"Replay of {text.count(found.requests)} requests:")
+    yield grid(heads, rows, words=(0, 1))
+    if found.hit_rates is not None:
+        predicted, seen = (text.percent(share) for share in found.hit_rates)
+        yield said(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
+    if apart := found.differs(_APART):
+        names = ", ".join(label(f"{name}_s") for name in apart)
+        yield said(
+            f"Prediction and replay differ by more than {_APART:.0%} in mean {names}: the replay "
+            "has the order of these very requests; other hours have another."
+        )

@@ -40,7 +40,7 @@ from planner.show.page import (
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
-from planner.show.views.load import load_line
+from planner.show.views.load import load_line, replay_blocks
 from planner.show.views.money import plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
@@ -195,8 +195,6 @@ def _reached_blocks(
     if line := load_line(plan, candidates):
         yield said(line)
     if plan.request.replay:
-        from planner.show.views.replayed import replay_blocks
-
         yield from replay_blocks(plan, candidates)
     sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     facts = moving_facts(plan, candidates)

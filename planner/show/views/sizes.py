@@ -480,19 +480,15 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
         yield said(line)
     if days[0].startup_time and days[0].scaled[0].late:
         yield Title(text=SCALED)
-        yield scaled_table(_until_none_is_late(scaled_rows(days[0])))
+        scaled = scaled_rows(days[0])  # up to the first with which no request is late
+        last = next((at for at, row in enumerate(scaled) if not row["late_share"]), len(scaled))
+        yield scaled_table(scaled[: last + 1])
     rows = [*days[0].rows()]
     if len(rows) > _MOST_HOURS:
         yield said(f"{len(rows)} periods: --csv, --json and their page have each.")
         return
     yield Title(text=f"{HOURLY} on {days[0].gpu}")
     yield fitted(hour_columns(rows), lambda name: int(name == "capacity"))
-
-
-def _until_none_is_late(rows: Rows) -> Rows:
-    """The spares up to the first with which no request is late."""
-    last = next((at for at, row in enumerate(rows) if not row["late_share"]), len(rows) - 1)
-    return rows[: last + 1]
 
 
 def day_row(day: Day) -> dict[str, str | float | None]:

@@ -366,7 +366,7 @@ def _sections_blocks(
             yield from _sections_blocks(value, sources, f"{title}.{key}".removeprefix("."))
 
 
-def _is_section(value: Any) -> bool:
+def _is_section(value: object) -> bool:
     is_choice = isinstance(value, Mapping) and not value.keys().isdisjoint(_CHOICES)
     return isinstance(value, Mapping) and not _is_quantity(value) and not is_choice
 

@@ -286,7 +286,7 @@ def setting_of(
     """
     first = cases[0]
     workload = first.traffic.workload
-    lengths: dict[str, Any] = {}
+    lengths: dict[str, object] = {}
     for name in ("input_tokens", "output_tokens"):
         of_cases = np.array([float(getattr(case.traffic.workload, name)) for case in cases])
         if np.any(of_cases != of_cases[0]):

@@ -185,7 +185,11 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     length = _length(run, rule)
     model = _trained(run, model_of(run, library), rule, adapter)
     loss, code = _loss(run, rule)
-    rule = _rule(rule, run, adapter, loss)
+    # The profile of the run; packages that fuse the loss fuse other kernels too.
+    if adapter is not AdapterKind.NONE and rule.adapter_profile:
+        rule = rule.of_adapter(fused=loss != "eager")
+    elif run.count("num_gpus") not in (None, 1):
+        rule = replace(rule, profile=rule.sharded_profile)
     shipped = library.framework(rule.profile)
     profile = _as_run(shipped, run, rule, adapter)
     has_own_loss = rule.per_logit not in (None, shipped.memory.per_logit)
@@ -283,14 +287,6 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
     if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model
     return with_mtp(model, model.num_nextn_predict_layers)
-
-
-def _rule(rule: FrameworkRule, run: Run, adapter: AdapterKind, loss: str) -> FrameworkRule:
-    """The rule with the profile of a run; packages that fuse the loss fuse other kernels too."""
-    if adapter is not AdapterKind.NONE and rule.adapter_profile:
-        return rule.of_adapter(fused=loss != "eager")
-    alone = run.count("num_gpus") in (None, 1)
-    return rule if alone else replace(rule, profile=rule.sharded_profile)
 
 
 def _as_run(

@@ -62,10 +62,11 @@ def options_of(
     year, last = run.number("year"), rule.loops_experts_until
     may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
     loops = may_loop and year is not None and last is not None and year <= last
+    kernel = AttentionKernel[rule.attention_kernel.upper()]
     usual = (
         profile.cp_comm_type,
         "",
-        _kernel(rule, gpu),
+        (kernel if has_kernel(gpu, kernel) else AttentionKernel.AUTO).word,
         (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word,
         "",
     )
@@ -78,12 +79,6 @@ def options_of(
     told["expert_imbalance"] = max(told["expert_imbalance"], 1.0)
     chosen = {name: _code(name, word) if word else plain[name] for name, word in words.items()}
     return {**told, **chosen}
-
-
-def _kernel(rule: FrameworkRule, gpu: GpuSpec) -> str:
-    """The kernels of attention that a framework usually has, where the GPU has them."""
-    usual = AttentionKernel[rule.attention_kernel.upper()]
-    return (usual if has_kernel(gpu, usual) else AttentionKernel.AUTO).word
 
 
 def _code(name: str, word: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base import text
-from planner.base.arrays import BoolArray, FloatArray
+from planner.base.arrays import BoolArray
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.decide.sizing.fleet import Size
@@ -99,7 +99,7 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
         canvas.title(title)
         grid = [axes for row in canvas.grid(rows, across) for axes in row]
         styles = _styles(canvas, shown)
-        drawn: dict[str, Any] = {}
+        drawn: dict[str, object] = {}
         for axes, panel in zip(grid, shown, strict=False):
             drawn |= _draw_panel(canvas, axes, panel, styles, alone=len(shown) == 1)
         for axes in grid[len(shown) :]:
@@ -119,14 +119,14 @@ def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, st
 
 def _draw_panel(
     canvas: Canvas, axes: Axes, panel: Curves, styles: Mapping[str, tuple[str, str]], *, alone: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """A panel; the handles of what it shows by their labels."""
     curves = panel.curves
     if len(curves) > _MOST_CURVES:
         least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
         curves = [curve for curve in curves if curve in least]
     counts = [count for curve in curves for count in curve.counts]
-    drawn: dict[str, Any] = {}
+    drawn: dict[str, object] = {}
     for curve in curves:
         words = curve.name
         if alone and not panel.is_by_place and curve.counts:
@@ -149,9 +149,9 @@ def _draw_panel(
     return drawn
 
 
-def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> dict[str, Any]:
+def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> dict[str, object]:
     """The best point and the limits; what hollow points are, where there are any."""
-    theme, drawn = canvas.theme, dict[str, Any]()
+    theme, drawn = canvas.theme, dict[str, object]()
     if any(tie for curve in panel.curves for tie in curve.ties):
         style: dict[str, Any] = {
             "markerfacecolor": theme.background,
@@ -178,7 +178,7 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> di
 
 def _draw_curve(
     canvas: Canvas, axes: Axes, curve: Curve, color: str, mark: str, counts: Sequence[int]
-) -> Any:
+) -> object:
     x, y = np.asarray(curve.x, dtype=np.float64), np.asarray(curve.y, dtype=np.float64)
     order = np.argsort(curve.counts, kind="stable")
     axes.plot(x[order], y[order], color=color, linewidth=1.2, alpha=0.8)
@@ -470,14 +470,16 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
         log_where_wide(axes.yaxis, found.second.values)
 
 
-def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], list[str]]:
+def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object], list[str]]:
     """Draw every kind of point; their handles and what they mean."""
     theme, ties = canvas.theme, np.asarray(found.ties, dtype=bool)
     x, y = found.first, found.second
-    shown = _spread(len(x.values))
+    number = len(x.values)
+    places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
+    shown = np.unique(np.round(places).astype(int))
     whiskers = _intervals(axes, x, y, shown, theme.muted)
-    size, number = 5.0 if canvas.picture.is_narrow else 7.0, len(x.values)
-    drawn: list[tuple[Any, str]] = []
+    size = 5.0 if canvas.picture.is_narrow else 7.0
+    drawn: list[tuple[object, str]] = []
 
     def points(which: BoolArray, label: str, **style: Any) -> None:
         if np.any(which):
@@ -504,7 +506,7 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[Any], l
     return list(handles), list(labels)
 
 
-def _recommended(canvas: Canvas, axes: Axes, found: FrontPoints, size: float) -> Any:
+def _recommended(canvas: Canvas, axes: Axes, found: FrontPoints, size: float) -> object:
     theme, (x, y) = canvas.theme, found.recommended
     _intervals(axes, x, y, np.array([0]), theme.recommended, strong=True)
     return axes.plot(
@@ -534,9 +536,3 @@ def _intervals(
         alpha = 1.0 if strong else 0.55
         drawn = axes.errorbar(alpha=alpha, **places, **{name: lengths}, **style)
     return drawn
-
-
-def _spread(number: int) -> FloatArray:
-    """Places of all rows, or of some from the first to the last."""
-    most = min(number, _MOST_INTERVALS)
-    return np.unique(np.round(np.linspace(0, number - 1, most)).astype(int))

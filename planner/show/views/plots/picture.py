@@ -31,11 +31,11 @@ _DRAWN_BY: Mapping[str, str] = {
     "roofline": "roofline.draw_roofline",
     "timeline": "timeline.draw_timelines",
     "cost": "curves.draw_curves",
-    "day": "day.draw_day",
+    "day": "traffic.draw_day",
     "matrix": "curves.draw_matrix",
     "predicted": "predicted.draw_predicted",
     "latency": "curves.draw_latencies",
-    "reuse": "reuse.draw_reuse",
+    "reuse": "traffic.draw_reuse",
 }
 
 
@@ -339,7 +339,7 @@ def decades(axis: Any, span: float) -> None:
     axis.set_minor_formatter("")
 
 
-def _number(value: float, _: Any = None) -> str:
+def _number(value: float, _: object = None) -> str:
     """A tick's number in few letters: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
     for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if abs(value) >= least:
