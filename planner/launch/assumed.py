@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
-from math import lcm, prod
+from math import inf, lcm, prod
 from pathlib import Path
 
 from planner.base.cells import Row, Value
@@ -155,8 +155,9 @@ class OnGpus:
 
     @property
     def peak_memory(self) -> float:
-        """Of the fullest GPU, in GiB."""
-        return float(str(self.row["peak_memory_gib"]))
+        """Of the fullest GPU, in GiB; infinite of a layout that breaks a rule."""
+        peak = self.row["peak_memory_gib"]
+        return inf if peak is None else float(str(peak))
 
 
 @record(kw_only=True)

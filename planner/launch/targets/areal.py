@@ -9,13 +9,13 @@ which has the same trainers and engines.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -32,7 +32,6 @@ from planner.launch.targets.rollouts import (
 from planner.launch.understood import Answers, Found, Gathered, Reading
 
 _ALLOCATED, _TRAINER, _ENGINE = "allocation_mode", "actor.backend", "rollout.backend"
-_LAUNCHERS = ("areal.launcher.", "areal/launcher/")
 _SECTIONS = (
     *("actor", "ref", "critic", "rollout", "gconfig", "sglang", "vllm", "cluster", "scheduler"),
     *("train_dataset", "valid_dataset", "saver", "recover", "evaluator", "stats_logger", "--"),
@@ -42,24 +41,6 @@ _MINI, _LENGTH, _KL, _RANK = 4, 16_384, 0.1, 32
 _PART = re.compile(r"(?:([a-z]+)(?:\[\w*\])?[:.])?\(?([\w:|()]*)")
 _SIZE = re.compile(r"([dptcesm])(\d{1,6})")
 _NEAREST = "AReaL has no profile of its own: its step is predicted as {profile}'s."
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts AReaL.
-
-    >>> starts(["areal.launcher.local", "gsm8k_grpo.py", "--config", "gsm8k_grpo.yaml"])
-    True
-    """
-    return any(word.startswith(_LAUNCHERS) for word in words[:2])
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is one of its experiments on rollouts.
-
-    >>> is_of({"actor.path": "Qwen/Qwen3-8B", "allocation_mode": "sglang:d4+fsdp:d4"})
-    True
-    """
-    return "actor.path" in values and bool({_ALLOCATED, _TRAINER, _ENGINE} & {*values})
 
 
 def allocated(text: str) -> tuple[str, dict[str, int], dict[str, int]]:
@@ -139,7 +120,7 @@ def _whole(found: Found) -> Found:
     """A command with the document that it names, or a document."""
     found = worded(found)
     for document in found.files.values():
-        if is_of(document.options):
+        if document.target == "areal":
             found = replace(found, options={**document.options, **found.options})
     return found
 
@@ -200,17 +181,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="areal",
-        title="AReaL",
-        version="AReaL 4aef98d",
-        workloads=("train",),
-        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
-        answers=answers,
-        starts=starts,
-        is_of=is_of,
-        honoured=changes_nothing,
-    ),
+    Target.of("areal", answers=answers),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=_whole,

@@ -7,10 +7,8 @@ those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.base.software_enums import Placement
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -24,6 +22,7 @@ from planner.launch.targets.rollouts import (
     worded,
 )
 from planner.launch.understood import Answers, Gathered, Reading
+from planner.specs.quantization import checkpoint_of
 
 _MODEL = "trainer.model."
 _ENGINE = "inference.vllm."
@@ -36,16 +35,6 @@ _ANSWERS = (
 )
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
 _OTHERS = ("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume")
-
-
-def is_of(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of all its sides.
-
-    >>> is_of({"model.name": "Qwen/Qwen3-0.6B", "orchestrator.batch_size": 128})
-    True
-    """
-    sides = {name.partition(".")[0] for name in values}
-    return "orchestrator" in sides and bool(sides & {"trainer", "inference", "deployment", "model"})
 
 
 def answers(reading: Reading) -> Answers:
@@ -102,17 +91,32 @@ _RANK = 16
 def _gpus(reading: Reading, side: str) -> int | None:
     """GPUs that train, or ``infer``: of nodes, of a node, or as a list of their numbers.
 
-    None where its engines are told of apart.
+    None where nothing tells of them.
     """
     nodes = number(reading, f"deployment.num_{side}_nodes")
     if nodes is not None:
         return nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
     if told(reading, "deployment.type") == "multi_node":
-        return None
+        return None if side == "train" else _apart(reading)
     name = "trainer_gpu_ids" if side == "train" else "inference_gpu_ids"
     listed = reading.found.options.get(name)
     usual = 1 if listed is None else len(listed.texts)
     return number(reading, f"deployment.num_{side}_gpus") or usual
+
+
+def _apart(reading: Reading) -> int | None:
+    """GPUs of engines that are told of by themselves, prompts and answers with nodes each."""
+    if told(reading, f"{_SERVED}type") != "disaggregated":
+        return None
+    nodes = 0
+    for part in ("prefill", "decode"):
+        each = number(reading, f"{_SERVED}{part}_nodes_per_replica") or 1
+        nodes += each * (number(reading, f"{_SERVED}num_{part}_replicas") or 1)
+    replicas = number(reading, "deployment.num_infer_replicas") or 1
+    return replicas * nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+
+
+_SERVED = "inference.deployment."
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -134,21 +138,17 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["partial_rollout"] = True
     train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
+    stored = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
+    if stored.startswith("fp8"):
+        values["rollout_quantization"] = "fp8"
+    if told(reading, f"{_SERVED}type") == "disaggregated":
+        found.notes.append("Engines of prompts and of answers apart are predicted as one kind.")
     if flag(reading, f"{_ENGINE}enable_expert_parallel"):
         values["rollout_expert_parallel"] = values.get("rollout_tensor_parallel", 1)
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="prime-rl",
-        title="prime-rl",
-        version="prime-rl 559b447",
-        workloads=("train",),
-        profiles=("prime-rl",),
-        answers=answers,
-        is_of=is_of,
-        honoured=changes_nothing,
-    ),
+    Target.of("prime-rl", answers=answers),
     profiles=("prime-rl",),
     put=_put_step,
     whole=worded,

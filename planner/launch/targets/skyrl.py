@@ -7,11 +7,9 @@ steps are predicted as verl's, which has the same trainers and engine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.launch.target import Target, changes_nothing, gathered
+from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import OF_MEAN, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
     flag,
@@ -33,20 +31,10 @@ _POLICY = "trainer.policy."
 _MEGATRON = f"{_POLICY}megatron_config."
 _PLACED = "trainer.placement."
 _ENGINE = "generator.inference_engine."
-_OWN = (f"{_POLICY}model.path=", f"{_PLACED}colocate_all=", f"{_PLACED}policy_num_gpus_per_node=")
 _SECTIONS = ("trainer.", "generator.", "data.", "environment.")
 _MINI, _EACH, _TOKENS, _MICRO = 256, 5, (512, 1024), 1
 _STALE = 4
 _NEAREST = "SkyRL has no profile of its own: its step is predicted as {profile}'s."
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts SkyRL.
-
-    >>> starts(["skyrl.train.entrypoints.main_base", "trainer.placement.colocate_all=true"])
-    True
-    """
-    return any(word.startswith(_OWN) for word in words)
 
 
 def answers(reading: Reading) -> Answers:
@@ -166,16 +154,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="skyrl",
-        title="SkyRL",
-        version="SkyRL a956457",
-        workloads=("train",),
-        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
-        answers=answers,
-        starts=starts,
-        honoured=changes_nothing,
-    ),
+    Target.of("skyrl", answers=answers),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,

@@ -7,14 +7,13 @@ Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.documents.shell.text import stated
 from planner.launch.option_table import OptionTable
-from planner.launch.target import Target, changes_nothing
+from planner.launch.target import Target
 from planner.launch.targets.megatron_read import read_megatron
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.rollouts import (
@@ -28,22 +27,10 @@ from planner.launch.targets.rollouts import (
 from planner.launch.understood import Answers, Gathered, Reading, World
 from planner.specs.quantization import checkpoint_of
 
-_PROGRAMS = ("train.py", "train_async.py")
-_OWN = ("--rollout-batch-size", "--rollout-max-response-len", "--rollout-num-gpus-per-engine")
 _MODEL = "--hf-checkpoint"
 _SET = {"--bf16": "true", "--use-distributed-optimizer": "true", "--micro-batch-size": "1"}
 """What it sets of Megatron-LM where nobody does."""
 _NODE = 8
-
-
-def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts slime.
-
-    >>> starts(["train.py", "--hf-checkpoint", "Qwen3-4B", "--rollout-batch-size", "32"])
-    True
-    """
-    is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
-    return is_program and any(word.partition("=")[0] in _OWN for word in words)
 
 
 def answers(reading: Reading) -> Answers:
@@ -165,7 +152,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
                 f"--max-tokens-per-gpu is below the longest sequence, {longest:,} tokens, which is "
                 "then a micro-batch of its own: micro-batches are taken to hold it."
             )
-    if checkpoint_of(reading.text(_MODEL) or "").quantization == "fp8":
+    if (checkpoint_of(reading.text(_MODEL) or "").quantization or "").startswith("fp8"):
         values["rollout_quantization"] = "fp8"
     _put_placement(reading, update, found)
 
@@ -195,17 +182,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="slime",
-        title="slime",
-        version="slime 624b824",
-        workloads=("train",),
-        profiles=("Megatron-LM",),
-        answers=answers,
-        starts=starts,
-        accepted=("megatron-lm-0.19.2",),
-        honoured=changes_nothing,
-    ),
+    Target.of("slime", answers=answers),
     profiles=("slime",),
     put=_put_step,
     whole=worded,

@@ -75,6 +75,8 @@ def test_a_step_of_prime_rl(tmp_path: Path) -> None:
          "weight_sync", "nccl"),
         ("num_train_gpus = 2\nnum_infer_gpus = 6",
          "type = 'multi_node'\nnum_train_nodes = 1\nnum_infer_nodes = 3", "num_gpus", "32"),
+        ("tensor_parallel_size", "model = 'Qwen/Qwen3-8B-FP8'\ntensor_parallel_size",
+         "rollout_quantization", "fp8"),
         ("cp = 2", "cp = 2\noptim_cpu_offload = false", "offload", "none"),
         ("cp = 2", "cp = 2\nreshard_after_forward = false", "zero_stage", "2"),
         ("cp = 2", "cp = 2\nac = { mode = 'selective' }", "recompute", "selective"),
@@ -88,6 +90,26 @@ def test_engines_that_are_told_of_apart_are_asked_for(tmp_path: Path) -> None:
     nodes = "type = 'multi_node'\nnum_train_nodes = 1"
     found = read(tmp_path, "num_train_gpus = 2\nnum_infer_gpus = 6", nodes)
     assert "num_gpus" in found.lacking({"gpu": "h100-sxm-80gb"})
+
+
+def test_engines_of_prompts_and_of_answers_are_counted(tmp_path: Path) -> None:
+    """A node that trains, two replicas of one node for prompts and two for answers."""
+    nodes = (
+        "type = 'multi_node'\nnum_train_nodes = 1\nnum_infer_replicas = 2\n\n"
+        "[inference.deployment]\ntype = 'disaggregated'\ndecode_nodes_per_replica = 2"
+    )
+    found = read(tmp_path, "num_train_gpus = 2\nnum_infer_gpus = 6", nodes)
+    assert told(found, "train_gpus", "num_gpus") == ["8", str(8 + 2 * 3 * 8)]
+
+
+def test_gpus_that_no_side_tells_are_found(tmp_path: Path) -> None:
+    """Numbers that break a rule are tried, too."""
+    read(tmp_path, "num_train_gpus = 2\nnum_infer_gpus = 6", "type = 'multi_node'")
+    asked = {"gpu": "h200-sxm-141gb"}
+    question = LaunchFile(path=tmp_path / "rl.toml", asked=asked, workload="rl").question()
+    _, found, _ = judged(question.request)
+    assert not found.rejected_by
+    assert "num_gpus" in question.imported.assumed
 
 
 def test_the_update_alone(tmp_path: Path) -> None:
