@@ -514,8 +514,11 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found[replicas] = (c.data_parallel_replicas > 1) & ~beside_shards(c, f, replicas)
     if not f.partial_recompute:
         found["recompute_num_layers"] = c.recompute_num_layers > 0
-    if not f.feed_forward_recompute:
-        found["recompute"] = c.recompute == Recompute.FEED_FORWARD
+    parts = {Recompute.FEED_FORWARD: f.feed_forward_recompute}
+    parts[Recompute.SELECTIVE] = f.selective_recompute
+    found["recompute"] = is_among(c.recompute, [part for part, can in parts.items() if not can])
+    if not f.sequence_parallel:
+        found["sequence_parallel"] = c.sequence_parallel
     if not f.fp8_attention:
         found["fp8_attention"] = c.fp8_attention
     return found | unsupported_states(c, f) | unsupported_options(c, f)

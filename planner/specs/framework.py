@@ -329,6 +329,10 @@ class FrameworkProfile:
     """It can give several stages of a pipeline to a GPU."""
     hybrid_sharding: bool = False
     """It can shard states over groups of data-parallel ranks that hold copies."""
+    selective_recompute: bool = True
+    """It can repeat a part of each layer, not whole ones alone."""
+    sequence_parallel: bool = True
+    """Its tensor-parallel ranks can split what is between their matrices, too."""
     partial_recompute: bool = False
     """It can repeat some layers of a stage whole, and keep all of the others."""
     feed_forward_recompute: bool = False

@@ -215,6 +215,8 @@ def _support(world: World, c: Layout) -> set[str]:
     lacking |= bool(named(c.recompute_modules) - set(profile.recompute_modules))
     lacking |= bool(kept(c)) and not profile.saved_tensors
     lacking |= c.recompute == "feed_forward" and not profile.feed_forward_recompute
+    lacking |= c.recompute == "selective" and not profile.selective_recompute
+    lacking |= c.sequence_parallel and not profile.sequence_parallel
     lacking |= c.fp8_attention and not profile.fp8_attention
     lacking |= c.optimizer not in profile.optimizers
     lacking |= c.optimizer_state_precision not in ("framework", *profile.state_precisions)

@@ -115,7 +115,8 @@ def answers(reading: Reading) -> Answers:
     if (split := experts.get("e", sizes.get("e", 1))) > 1:
         values |= {"expert_parallel": split, "expert_tensor_parallel": experts.get("t", 1)}
     if backend == "megatron" or values["pipeline_parallel"] > 1:
-        values |= {"framework": "Megatron-Bridge", "zero_stage": 1, "offload": "none"}
+        values |= {"framework": "Megatron-Bridge", "zero_stage": 1}
+        values["offload"] = "none"
         values["sequence_parallel"] = values["tensor_parallel"] > 1
     else:
         values |= {"framework": fsdp_profile(values), "zero_stage": 3}

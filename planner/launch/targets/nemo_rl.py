@@ -334,7 +334,7 @@ def _quantities(job: Job) -> Quantities:
         It cannot be told so.
     """
     words = step_words(job)
-    if job["engine"] != "vllm" and not str(job["engine"]).startswith("vllm"):
+    if not str(job["engine"]).startswith("vllm"):
         raise LaunchError(
             f"NeMo-RL with {job['engine']} is read and not written: leave --engine out for vLLM."
         )

@@ -56,6 +56,7 @@ def step_words(job: Job) -> Words:
             "there with --algorithm ppo, and with no other."
         )
     longest = job["input_tokens"] + job["output_cap"]
+    streams = job["placement"] == Placement.ASYNC.word
     nodes, each = _nodes(job, job["train_gpus"] or job["num_gpus"])
     return {
         "model_path": job.hub_name,
@@ -65,21 +66,15 @@ def step_words(job: Job) -> Words:
         or (rollouts.separate_memory if apart else rollouts.colocated_memory),
         "weight_sync": None,
         "colocated": not apart,
-        "streams": job["placement"] == Placement.ASYNC.word,
-        **_older(job),
+        "streams": streams,
+        "staleness": job["staleness"] if streams else None,
+        "partial_rollout": job["partial_rollout"] if streams else None,
         "num_nodes": job.num_nodes,
         "node_size": job.gpus_per_node,
         "train_nodes": nodes,
         "train_each": each,
         **(_apart(job) if apart else {}),
     }
-
-
-def _older(job: Job) -> Words:
-    """How old weights may be: of asynchronous steps one at least, else the placement says it."""
-    if job["placement"] == Placement.ASYNC.word:
-        return {"staleness": max(job["staleness"], 1), "partial_rollout": job["partial_rollout"]}
-    return {"staleness": None, "partial_rollout": None}
 
 
 def _apart(job: Job) -> Words:
@@ -145,16 +140,17 @@ def _unsaid(table: OptionTable, said: Quantities) -> Iterator[str]:
 
     What is off needs no option, unless the table tells what its program does without one.
     """
-    told = terms_of("rl", "question")
+    answers = terms_of("rl", "question")
     for name in table.parameters:
         value, rows = said.get(name), table.rows_of(name, *Role)
-        if value is None or (not value and not any(row.role in _ALONE for row in rows)):
+        if value is None:
             continue
         notes = [row.note for row in rows if row.role is Role.NONE and row.is_of(value)]
+        if notes and name in answers:  # which the file tells
+            continue
         ways = [row for row in rows if row.role not in (Role.NONE, Role.LEFT, Role.READS)]
-        if name in told and notes:
-            continue  # an answer, which the file tells
-        if notes or (ways and not any(row.is_of(value) for row in ways)):
+        is_free = not value and not any(row.role in _ALONE for row in rows)
+        if notes or not (is_free or not ways or any(row.is_of(value) for row in ways)):
             has = " and ".join(dict.fromkeys(row.value for row in ways))
             yield f"{name} {word_of(value)} ({notes[0] if notes else f'it has {has}'})"
 

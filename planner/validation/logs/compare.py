@@ -150,14 +150,16 @@ def _steps(planned: Planned, reading: Reading) -> Mapping[str, object]:
         for name, column in RL.columns.items()
         if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
     }
-    apart = row["placement"] != Placement.COLOCATED.word
+    rollouts = {
+        "engine": row.get("engine") or planned.setting.rollouts.engine,
+        "train_gpus": "" if row["placement"] == Placement.COLOCATED.word else row["train_gpus"],
+    }
     return {
         **_parameters(planned),
         **asked,
         **{name: round(value) for name, value in told.items() if value},
+        **rollouts,
         "framework": planned.setting.framework.name,
-        "engine": row.get("engine") or planned.setting.rollouts.engine,
-        "train_gpus": row["train_gpus"] if apart else "",
         "algorithm": str(work.algorithm),
     }
 

@@ -48,7 +48,7 @@ def test_a_step_of_verl(tmp_path: Path) -> None:
     lengths = ("input_tokens", "output_cap", "output_tokens", "micro_batch_tokens")
     assert told(found, *lengths) == ["1024", "8192", "2048", "18432"]
     engine = ("rollout_tensor_parallel", "rollout_gpu_memory", "update_epochs", "max_num_seqs")
-    assert told(found, *engine) == ["4", "0.6", "2", "1024"]
+    assert told(found, *engine) == ["4", "0.6", "2", "256"]
     assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
     assert told(found, "framework", "placement") == ["verl", "colocated"]
     assert not found.of(Status.UNKNOWN)

@@ -55,11 +55,10 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
         settings |= {"staleness": 3 * goes_on, "partial_rollout": goes_on}
     else:
         settings["train_gpus"] = draw(several((gpus // 4, gpus // 2)))
-        settings["staleness"] = draw(several((1, 3))) if placement == "async" else 0
-    if placement == "one_step_off":
-        settings["staleness"] = 1
-    if placement == "async":
-        settings["partial_rollout"] = draw(flag)
+        least = 0 if TARGETS[framework] == "verl" else 1
+        older = {"async": draw(several((least, 1, 3))), "one_step_off": 1}.get(placement, 0)
+        settings["staleness"] = older
+        settings["partial_rollout"] = placement == "async" and older > 0 and draw(flag)
     if is_split:
         tensor = draw(several((1, 2, 4)))
         settings |= {
@@ -160,7 +159,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
     [
         ("verl", {"placement": "separate"}, {}, "placement=one_step_off"),
         ("verl", {"placement": "async"}, {"algorithm": "dapo"}, "placement=colocated"),
-        ("verl", {"recompute": "selective"}, {}, "recompute of FSDP selective .it has full and"),
+        ("verl", {"zero_stage": 0}, {}, "zero_stage of FSDP 0 .it has 3 and 2"),
         ("verl", {"optimizer": "lion"}, {}, "optimizer lion .it has adam"),
         (
             "verl",
@@ -178,7 +177,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
         ),
         (
             "verl-megatron",
-            {"placement": "async", "train_gpus": 4},
+            {"placement": "async", "train_gpus": 4, "staleness": 1},
             {"num_gpus": 24},
             "nearest: --set train_gpus=8",
         ),
@@ -188,7 +187,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
         ("nemo-rl", {"offload_train": False}, {}, "offload_train false .it has true"),
         (
             "nemo-rl",
-            {"placement": "async", "train_gpus": 8},
+            {"placement": "async", "train_gpus": 8, "staleness": 1},
             {"algorithm": "dapo"},
             "draws no prompts again",
         ),
@@ -204,6 +203,8 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
             {},
             "whole ones alone: nearest: --set train_gpus=8",
         ),
+        ("nemo-rl", {"placement": "async", "train_gpus": 8}, {}, "a step old at least: stal"),
+        ("openrlhf", {"placement": "async"}, {}, "a step old at least: staleness=1"),
         ("openrlhf", {"placement": "async"}, {"algorithm": "ppo"}, "placement=colocated"),
         ("openrlhf", {}, {"old_logprob": False}, "old_logprob false .it has true"),
         ("openrlhf", {"rollout_quantization": "fp8"}, {}, "it has w16a16"),

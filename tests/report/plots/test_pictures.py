@@ -75,11 +75,10 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
     for module in (
         "parts",
         "curves",
-        "day",
+        "traffic",
         "predicted",
         "timeline",
         "roofline",
-        "reuse",
     ):
         monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
 
