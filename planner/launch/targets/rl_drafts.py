@@ -35,6 +35,10 @@ def is_apart(job: Job) -> bool:
     return bool(job["placement"] != Placement.COLOCATED.word)
 
 
+_OLDER = ("staleness", "partial_rollout")
+"""Of asynchronous steps: the other placements say it themselves."""
+
+
 def step_words(job: Job) -> Words:
     """What all programs are told alike, of a plan.
 
@@ -67,8 +71,7 @@ def step_words(job: Job) -> Words:
         "weight_sync": None,
         "colocated": not apart,
         "streams": streams,
-        "staleness": job["staleness"] if streams else None,
-        "partial_rollout": job["partial_rollout"] if streams else None,
+        **{name: job[name] if streams else None for name in _OLDER},
         "num_nodes": job.num_nodes,
         "node_size": job.gpus_per_node,
         "train_nodes": nodes,
