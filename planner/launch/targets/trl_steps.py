@@ -17,10 +17,20 @@ from planner.base.training_names import Algorithm
 from planner.documents.shell.text import stated
 from planner.launch.target import Target, changes_nothing
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import flag, is_hidden, number, told, worded
 from planner.launch.trainer.reading import gather, starts_swift
 from planner.launch.trainer.said import Sources
-from planner.launch.understood import Answers, Found, Gathered, Reading, number_of
+from planner.launch.understood import (
+    Answers,
+    Found,
+    Gathered,
+    Reading,
+    flag,
+    is_hidden,
+    number,
+    number_of,
+    told,
+    worded,
+)
 
 _DEGREE = "--vllm_tensor_parallel_size"
 _GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
