@@ -30,8 +30,14 @@ from planner.launch.target import (
     gathered,
     override,
 )
-from planner.launch.targets.rl_drafts import OUTPUT, step_draft, step_words
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.rl_steps import (
+    OUTPUT,
+    put_lengths,
+    put_split,
+    reader_of_steps,
+    step_draft,
+    step_words,
+)
 from planner.launch.targets.trained import (
     fsdp_profile,
     of_sections,

@@ -22,15 +22,17 @@ from planner.launch.target import (
     changes_nothing,
     gathered,
 )
-from planner.launch.targets.rl_drafts import (
+from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
     is_apart,
     per_rank,
+    put_lengths,
+    put_split,
+    reader_of_steps,
     step_draft,
     step_words,
 )
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.trained import (
     of_sections,
     put_lora,

@@ -29,15 +29,16 @@ from planner.launch.target import (
     gathered,
     override,
 )
-from planner.launch.targets.rl_drafts import (
+from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
     is_apart,
     per_rank,
+    put_split,
+    reader_of_steps,
     step_draft,
     step_words,
 )
-from planner.launch.targets.rl_steps import put_split, reader_of_steps
 from planner.launch.targets.trained import (
     fsdp_profile,
     of_sections,
