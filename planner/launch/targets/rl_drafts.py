@@ -47,6 +47,11 @@ def step_words(job: Job) -> Words:
     LaunchError
         Its programs cannot be told so.
     """
+    if job["adapter"] not in (None, "none"):
+        raise LaunchError(
+            f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
+            "the plan without --adapter, and add the program's own words for it."
+        )
     rollouts, apart = job.profile.rollouts, is_apart(job)
     own = rollouts.separate_sync if apart else rollouts.colocated_sync
     if job["weight_sync"] not in ("auto", own):

@@ -12,7 +12,6 @@ from typing import Any
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
-from planner.errors import LaunchError
 from planner.launch.option_table import Settings
 from planner.launch.target import Draft, Job, Target, gathered
 from planner.launch.targets.rl_drafts import saying_all
@@ -83,15 +82,12 @@ def _generates(update: Answers) -> bool:
 
 def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
     """What rows tell of the step, over what of the update is of a step too."""
-    if update.values["adapter"] != "none":
-        raise LaunchError(
-            f"{reading.place}: trains low-rank adapters, of which the update alone is predicted: "
-            "leave --workload out."
-        )
     known = terms_of("rl", "parameter", "question").keys() - {_APART, "framework"}
     found = gathered(reading, target.title, "rl")
     kept = {name: value for name, value in update.values.items() if name in known}
     found.values = {**kept, **found.values}
+    if found.values["adapter"] == "none":
+        found.values.pop("adapter_sync", None)
     found.defaults = {
         **{name: why for name, why in update.defaults.items() if name in kept},
         **found.defaults,
