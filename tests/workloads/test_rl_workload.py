@@ -381,8 +381,7 @@ def test_adapters_are_compared_with_all_weights():
     adapted, whole = (
         planner.estimate(**ASKED, **more, settings=settings).to_frame() for more in (LORA, {})
     )
-    for name in ("update_memory_gib", "time_update_s"):
-        assert adapted[name][0] < whole[name][0], name
+    assert adapted["update_memory_gib"][0] < whole["update_memory_gib"][0]
 
 
 @pytest.mark.parametrize(
