@@ -312,6 +312,17 @@ class TrainingObjective(StrEnum):
         return policy, 0 if precomputed else reference
 
 
+class AdapterSync(StrEnum):
+    """What of low-rank adapters an engine is given that generates what trains them.
+
+    ``ADAPTER``: they alone, which it applies beside the weights that it has. ``MERGED``: all
+    weights, to which they are added.
+    """
+
+    ADAPTER = "adapter"
+    MERGED = "merged"
+
+
 class Algorithm(StrEnum):
     """What reinforcement learning of generated answers maximizes; see `TrainingObjective`.
 

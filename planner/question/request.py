@@ -175,6 +175,7 @@ class Request:
     output_cap: int | None = None
     reference_model: bool | None = None
     critic: bool | None = None
+    adapter_sync: str | None = None
     old_logprob: bool = True
     reward_time: float = 0.0
     flat_groups: float = 0.0

@@ -179,8 +179,13 @@ def _placed(error: ValueError, *place: str) -> list[tuple[Place, str]]:
 @cache
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
     """By field, its check and what makes its default."""
+    homes = {  # of fields that are inherited the module of the class that has them
+        name: one.__module__
+        for one in reversed(kind.__mro__)
+        for name in vars(one).get("__annotations__", ())
+    }
     return {
-        field.name: (_check_of(kind.__module__, str(field.type)), _default(field))
+        field.name: (_check_of(homes[field.name], str(field.type)), _default(field))
         for field in dataclasses.fields(kind)
     }
 

@@ -7,13 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+from planner.base.enums import AdapterKind
 from planner.base.reading import shipped_rows
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
-from planner.base.training_names import Algorithm
+from planner.base.training_names import AdapterSync, Algorithm
 from planner.base.units import UNITS
 from planner.specs.checked import After, Interval, checked
 from planner.specs.load import Ratio, Seconds, Share
+from planner.specs.workload import Adapted
 
 _GIGABYTE = UNITS["byte"]["GB"]
 
@@ -75,6 +77,10 @@ class Rollouts:
     """How weights get to the engine on the same GPUs."""
     separate_sync: Annotated[str, After(_method)]
     """How they get to others."""
+    adapters: tuple[AdapterKind, ...] = ()
+    """The low-rank adapters that it trains on generated answers."""
+    adapter_sync: AdapterSync = AdapterSync.MERGED
+    """What of them the engine is given where nobody says so."""
     waits_for_batch: bool = False
     """Answers are generated for a step that waits for all of them; else a step takes those that are
     done, and others go on."""
@@ -106,11 +112,12 @@ class Rollouts:
 
 
 @checked
-class RlWork:
+class RlWork(Adapted):
     """A step: ``samples_per_prompt`` answers to each of ``prompts_per_step`` prompts, then updates.
 
     Answers have ``output_tokens`` on average once they are cut off at ``output_cap``, and vary by
     ``output_variation``, the standard deviation over the mean of what nothing cuts off.
+    ``adapter_sync``: what of adapters the engine is given, as the framework does where None.
     ``reward_time``: seconds beyond generation; ``flat_groups``: share of the prompts that are drawn
     again. ``micro_batch_tokens``: of the trainer's micro-batches. ``steps``: of the whole run.
     """
@@ -127,6 +134,7 @@ class RlWork:
     old_logprob: bool = True
     reward_time: Annotated[float, Interval(ge=0, le=10**6)] = 0.0
     flat_groups: Annotated[float, Interval(ge=0, le=0.99)] = 0.0
+    adapter_sync: AdapterSync | None = None
     update_epochs: Annotated[int, Interval(ge=1, le=10**4)] = 1
     micro_batch_tokens: Annotated[int, Interval(ge=0, le=10**9)] = 0
     steps: Annotated[int, Interval(ge=1, le=10**9)] = 1

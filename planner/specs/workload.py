@@ -74,13 +74,44 @@ of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
 
 
 @checked
-class TrainingWorkload:
-    """A training run: sequences, batch, tokens, and what of the model is trained.
+class Adapted:
+    """What of a model is trained: all of it, or adapters of frozen weights.
 
-    ``global_batch_size`` is the default in sequences; a search space may list others.
     ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
     4-bit weights are quantized too. ``quantization_bits``: of the frozen weights of QLoRA, 4 or 8.
     ``virtual_tokens`` are those of prompt and prefix tuning.
+    """
+
+    adapter: AdapterKind = AdapterKind.NONE
+    lora_rank: Annotated[int, Interval(ge=1, le=100_000)] = 16
+    lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
+    modules_to_save: SavedModules = SavedModules.NONE
+    double_quantization: bool = True
+    quantization_bits: Annotated[int, Interval(ge=4, le=8)] = 4
+    virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the model's own weights stay as they are."""
+        return self.adapter is not AdapterKind.NONE
+
+    @property
+    def saves_ends(self) -> bool:
+        """Whether embedding and logits are trained beside an adapter."""
+        return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
+
+    @property
+    def has_virtual_tokens(self) -> bool:
+        """Whether virtual tokens are trained, and no matrix has an adapter."""
+        return self.is_frozen and not self.adapter.is_low_rank
+
+
+@checked
+class TrainingWorkload(Adapted):
+    """A training run: sequences, batch, tokens, and what of the model is trained.
+
+    ``global_batch_size`` is the default in sequences; a search space may list others.
     ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
     their sequences, which cut off longer ones. ``pipeline_layout``: layers of each chunk of a
     pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
@@ -97,14 +128,6 @@ class TrainingWorkload:
     total_tokens: Annotated[float, Interval(gt=0, lt=1e18)]
     dropout: bool = False
     pipeline_layout: str = ""
-    adapter: AdapterKind = AdapterKind.NONE
-    lora_rank: Annotated[int, Interval(ge=1, le=100_000)] = 16
-    lora_targets: AdapterTargets = AdapterTargets.ATTENTION
-    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
-    modules_to_save: SavedModules = SavedModules.NONE
-    double_quantization: bool = True
-    quantization_bits: Annotated[int, Interval(ge=4, le=8)] = 4
-    virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
     padding: Padding = Padding.PACKED
     mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
     sample_length_deviation: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
@@ -144,21 +167,6 @@ class TrainingWorkload:
     def keeps_untrained(self) -> bool:
         """Whether there are weights that stay as they are."""
         return self.is_frozen or self.keeps_reference
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether the model's own weights stay as they are."""
-        return self.adapter is not AdapterKind.NONE
-
-    @property
-    def saves_ends(self) -> bool:
-        """Whether embedding and logits are trained beside an adapter."""
-        return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
-
-    @property
-    def has_virtual_tokens(self) -> bool:
-        """Whether virtual tokens are trained, and no matrix has an adapter."""
-        return self.is_frozen and not self.adapter.is_low_rank
 
     @property
     def prompt_tokens(self) -> int:

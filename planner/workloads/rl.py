@@ -12,8 +12,10 @@ import numpy as np
 from planner.base import text
 from planner.base.arrays import first
 from planner.base.cells import Value, number_in
+from planner.base.enums import AdapterKind
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
+from planner.base.text import large
+from planner.base.training_names import AdapterSync, Algorithm
 from planner.configurations.enumerate import (
     AXES,
     Factor,
@@ -38,14 +40,17 @@ from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import step_time
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import TRAINER_PHASES
+from planner.estimators.training.flops import adapter_parameter_count
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
+from planner.specs.framework import FrameworkProfile
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.rollouts import RlWork, Rollouts
 from planner.specs.search_space import SearchSpace
+from planner.specs.workload import Adapted
 from planner.workloads.base import (
     ALL_MODULES,
     Question,
@@ -62,6 +67,12 @@ from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
 from planner.workloads.serving_space import with_options
 from planner.workloads.training import mesh_of, timed_training
+from planner.workloads.training_question import (
+    adapter_answers,
+    adapter_fields,
+    adapter_words,
+    with_expert_adapters,
+)
 
 SINGLE = "rl_single"
 _SPACE = "rl"
@@ -78,6 +89,7 @@ _VARIATION = 0.8
 _NODES = "nodes"
 """What a space says of ``train_gpus`` where all multiples of a node are tried."""
 _OWN = tuple(name for name in RlConfigurations.names() if name not in NAMES)
+_ADAPTED = Adapted.__dataclass_fields__
 _OF_PLACEMENT = terms_about("placed")
 
 
@@ -136,6 +148,9 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
         values["reference_model"] = algorithm is not Algorithm.DAPO
     if values["critic"] is None:
         values["critic"] = algorithm is Algorithm.PPO
+    adapter = adapter_fields(request, notes.defaults)
+    values = {name: value for name, value in values.items() if name not in _ADAPTED} | adapter
+    values["adapter_sync"] = _adapter_sync(request, is_frozen=adapter["adapter"] != "none")
     values["micro_batch_tokens"] = request.micro_batch_tokens or 0
     values["steps"] = request.max_steps or _STEPS
     if request.max_steps is None:
@@ -143,6 +158,18 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
     work = check_spec(RlWork, values, where="the step")
     _check(work, model)
     return work
+
+
+def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
+    """What of adapters the engine is given, where the request says so."""
+    given = request.adapter_sync
+    if given is None:
+        return None
+    if not is_frozen:
+        raise SpecError("adapter_sync says how adapters get to the engine: give --adapter lora.")
+    if given not in list(AdapterSync):
+        raise SpecError(f"Unknown adapter_sync {given!r}. Known: {', '.join(AdapterSync)}.")
+    return AdapterSync(given)
 
 
 def _check(work: RlWork, model: ModelSpec) -> None:
@@ -176,6 +203,13 @@ def _sources(scene: Scene) -> list[Source]:
             f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
             "openrlhf, slime, trl, prime-rl)."
         )
+    if question.work.is_frozen and question.work.adapter not in rollouts.adapters:
+        known = " and ".join(rollouts.adapters) or "no adapters"
+        raise SearchSpaceError(
+            f"{profile.name} trains {known} on generated answers, not {question.work.adapter}: "
+            "--framework all compares those that do."
+        )
+    work = with_expert_adapters(question.work, question.request, question.model, profile)
     word = _engine(scene, profile.name, rollouts)
     engine = with_options(place.machine.catalogue.load_engine(word).spec, question.request)
     setting = RlSetting(
@@ -183,7 +217,7 @@ def _sources(scene: Scene) -> list[Source]:
         model=question.model,
         framework=profile,
         engine=engine,
-        workload=question.work,
+        workload=work,
         engine_word=word,
     )
     batch = question.request.global_batch_size or question.work.samples
@@ -209,6 +243,14 @@ def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
             f"{framework} does not generate with {given}: it has {' and '.join(known)}."
         )
     return given
+
+
+def _suits(question: Question, framework: FrameworkProfile) -> bool:
+    """Whether a framework generates answers and trains what is asked for on them."""
+    if framework.rollouts is None:
+        return False
+    work = question.work
+    return not work.is_frozen or work.adapter in framework.rollouts.adapters
 
 
 def rl_mesh(
@@ -301,9 +343,15 @@ def _settled(source: Source) -> dict[str, Value]:
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
     work, known = source.setting.workload, terms_of("rl", "question")
-    found: dict[str, Value] = {name: getattr(work, name) for name in known if hasattr(work, name)}
+    found: dict[str, Value] = {
+        name: getattr(work, name) for name in known if hasattr(work, name) and name not in _ADAPTED
+    }
     if not work.micro_batch_tokens:
         del found["micro_batch_tokens"]
+    del found["adapter_sync"]
+    if work.is_frozen:
+        found |= adapter_answers(work) | {"adapter": str(work.adapter)}
+        found["adapter_sync"] = str(work.adapter_sync or source.setting.rollouts.adapter_sync)
     found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
     found |= {"gpu": source.gpu, "framework": source.profile}
     return found | {
@@ -324,7 +372,20 @@ def _asked(setting: RlSetting) -> list[str]:
     passes = ["old log-probabilities"] if work.old_logprob else []
     if models or passes:
         words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
+    if work.is_frozen:
+        words.append(_adapter_words(setting))
     return words
+
+
+def _adapter_words(setting: RlSetting) -> str:
+    """What of a frozen model is trained, and what the engine is given of it."""
+    work = setting.workload
+    given = "they alone" if setting.serves_adapter else "all weights with them added"
+    count = large(adapter_parameter_count(setting.packed))
+    return (
+        f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
+        "published step trains adapters, so that intervals are those of steps of all weights"
+    )
 
 
 def _field(words: str) -> str:
@@ -456,7 +517,8 @@ RL = Workload(
     ideal=ideal_framework,
     settled=_settled,
     once=judged_once,
-    suits=lambda _, framework: framework.rollouts is not None,
+    adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
+    suits=_suits,
     weighed=("time_to_train_days", "cost_usd", "num_gpus"),
     timed=rl_steps,
     lengths=(*terms_about("length", "rl"), *_LONGEST),

@@ -32,6 +32,7 @@ from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import columns_about, terms_of
 from planner.specs.site import Site
+from planner.specs.workload import Adapted
 from planner.workloads.base import repeated, results, worded
 from planner.workloads.simplicity import packed
 
@@ -72,7 +73,12 @@ class RlSource(Source):
     @property
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its steps."""
-        return {**super().named, "engine": self.setting.engine.name}
+        work = self.setting.workload
+        return {
+            **super().named,
+            "engine": self.setting.engine.name,
+            "adapter": str(work.adapter),
+        }
 
     @property
     def pace(self) -> Hashable:
@@ -90,7 +96,7 @@ class RlSource(Source):
         work = self.setting.workload
         told: dict[str, Value] = {
             name: getattr(work, name)
-            for name in terms_of("rl", "question")
+            for name in terms_of("rl", "question").keys() - Adapted.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}

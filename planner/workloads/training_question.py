@@ -33,7 +33,7 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving import with_mtp
-from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
+from planner.specs.workload import USUAL_DEVIATION, Adapted, TrainingWorkload, layers_of_chunks
 from planner.workloads.base import Question
 from planner.workloads.images import image_fields
 from planner.workloads.open_facts import Notes
@@ -50,6 +50,7 @@ _ALSO = {
 }
 
 _Words = TypeVar("_Words", bound=StrEnum)
+_Adapted = TypeVar("_Adapted", bound=Adapted)
 
 
 def adapter_kind(request: Request) -> AdapterKind:
@@ -102,8 +103,8 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
 
 
 def with_expert_adapters(
-    work: TrainingWorkload, request: Request, model: ModelSpec, profile: FrameworkProfile
-) -> TrainingWorkload:
+    work: _Adapted, request: Request, model: ModelSpec, profile: FrameworkProfile
+) -> _Adapted:
     """The workload with what its routed experts have: as asked, as named, or as the framework does.
 
     Raises
@@ -128,7 +129,7 @@ def with_expert_adapters(
     return replace(work, expert_adapters=usual)
 
 
-def expert_words(work: TrainingWorkload) -> str:
+def expert_words(work: Adapted) -> str:
     """What routed experts have, in words; of models that have some."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
@@ -137,7 +138,7 @@ def expert_words(work: TrainingWorkload) -> str:
     }[work.expert_adapters]
 
 
-def adapter_answers(work: TrainingWorkload) -> dict[str, Value]:
+def adapter_answers(work: Adapted) -> dict[str, Value]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
     found: dict[str, Value] = {"virtual_tokens": work.virtual_tokens}
     if work.adapter.is_low_rank:
@@ -151,7 +152,7 @@ def adapter_answers(work: TrainingWorkload) -> dict[str, Value]:
     return found
 
 
-def adapter_words(work: TrainingWorkload) -> str:
+def adapter_words(work: Adapted) -> str:
     """What of a frozen model is trained, in words."""
     words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:

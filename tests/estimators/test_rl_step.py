@@ -8,8 +8,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.base.enums import Quantization
+from planner.base.enums import AdapterKind, AdapterTargets, Quantization
 from planner.base.software_enums import Placement, WeightSync
+from planner.base.training_names import AdapterSync, SavedModules
 from planner.configurations.rl import RlConfigurations
 from planner.estimators.machine import Machine
 from planner.estimators.rl.setting import RlSetting
@@ -236,3 +237,45 @@ def test_lanes_of_a_step_are_full(values):
     idle = line.seconds(0).get("idle", 0.0) / line.makespan
     if not step.configurations.colocated:
         assert idle == pytest.approx(float(step.trainer_idle[0]), abs=0.01)
+
+
+ADAPTED = replace(WORK, adapter=AdapterKind.LORA, lora_targets=AdapterTargets.ALL_LINEAR)
+
+
+def test_adapters_need_less_memory_in_each_place():
+    """No gradients and states of frozen weights, and no reference model beside them."""
+    whole, adapted = (step_of(work, "verl", offload_train=True) for work in (WORK, ADAPTED))
+    assert adapted.trainer.states < 0.5 * whole.trainer.states
+    assert adapted.trainer.reference == 0 < whole.trainer.reference
+    assert adapted.phase_memory[2] < whole.phase_memory[2]
+    assert adapted.host_memory < whole.host_memory
+    assert adapted.times["switch"] < whole.times["switch"]
+    assert adapted.times["update"] < whole.times["update"]
+
+
+def test_the_reference_is_a_pass_with_the_adapters_switched_off():
+    none = step_of(replace(ADAPTED, reference_model=False), "verl")
+    one = step_of(ADAPTED, "verl")
+    assert none.times["reference"] == 0 < one.times["reference"]
+    assert none.peak_memory == pytest.approx(one.peak_memory)
+
+
+def test_the_engine_is_given_adapters_alone_or_all_weights():
+    """Of rank 16, 2 x 16 numbers for each row and column of the seven matrices of a layer."""
+    whole, alone = step_of(framework="verl"), step_of(ADAPTED, "verl")
+    merged = step_of(replace(ADAPTED, adapter_sync=AdapterSync.MERGED), "verl")
+    start = transfers()[WeightSync.IPC].start
+    assert merged.times["sync"] == pytest.approx(whole.times["sync"])
+    rows = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
+    rate = transfers()[WeightSync.IPC].rate
+    assert alone.times["sync"] == pytest.approx(start + 2 * 32 * 16 * rows / rate)
+    assert alone.memory_parts[1]["bucket"] == pytest.approx(2 * 32 * 16 * rows)
+    assert merged.times["generate"] == pytest.approx(whole.times["generate"])
+    assert alone.times["generate"] > merged.times["generate"]
+
+
+def test_modules_that_are_trained_whole_are_given_whole():
+    saved = replace(ADAPTED, modules_to_save=SavedModules.EMBEDDINGS)
+    assert step_of(saved, "verl").times["sync"] == pytest.approx(
+        step_of(framework="verl").times["sync"]
+    )

@@ -357,3 +357,58 @@ def test_both_lanes_are_drawn(planner, tmp_path):
     ran = planner(*words("estimate", *more))
     assert ran.exit_code == 0, ran.err
     assert "rollout, 8 GPUs" in picture.read_text(encoding="utf-8")
+
+
+LORA = {"adapter": "lora", "lora_rank": 32, "lora_targets": "all_linear"}
+
+
+def test_adapters_are_kept_by_a_plan_and_told(planner, tmp_path):
+    plan, told = tmp_path / "plan.toml", tmp_path / "told.json"
+    lora = ("--adapter", "lora", "--lora-rank", "32", "--lora-targets", "all_linear")
+    ran = planner(*words("search", "--framework", "verl", *lora, "--save-plan", plan))
+    assert ran.exit_code == 0, ran.err
+    assert "the engine is given they alone" in " ".join(ran.out.split())
+    assert 'adapter_sync = "adapter"' in plan.read_text()
+    again = planner("estimate", "--plan", plan, "--json", told)
+    assert again.exit_code == 0, again.err
+    assert json.loads(told.read_text())["rows"][0]["adapter"] == "lora"
+
+
+def test_adapters_are_compared_with_all_weights():
+    found = planner.search(**{**ASKED, **LORA, "adapter": "none,lora"}, settings=SMALL)
+    assert {*found.table["adapter"]} <= {"none", "lora"}
+    settings = {"recompute": "full", "tensor_parallel": 2}
+    adapted, whole = (
+        planner.estimate(**ASKED, **more, settings=settings).to_frame() for more in (LORA, {})
+    )
+    assert adapted["update_memory_gib"][0] < whole["update_memory_gib"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"adapter": "lora", "framework": "slime"}, "slime trains no adapters"),
+        ({"adapter": "qlora", "framework": "verl"}, "verl trains lora on generated answers"),
+        ({"adapter": "prompt"}, "not prompt"),
+        ({"adapter_sync": "merged"}, "give --adapter lora"),
+        ({"adapter": "lora", "adapter_sync": "all"}, "Known: adapter, merged"),
+        ({"lora_rank": 8}, "lora_rank needs an adapter"),
+    ],
+)
+def test_adapters_that_cannot_be_are_refused(more, told):
+    with pytest.raises((SearchSpaceError, SpecError), match=told):
+        planner.estimate(**ASKED, **more)
+
+
+def test_frameworks_without_adapters_are_left_out_of_all():
+    found = planner.search(**ASKED, **LORA, settings=SMALL, framework="all")
+    assert {*found.table["framework"]} <= {
+        "verl", "verl Megatron", "NeMo-RL", "NeMo-RL DTensor", "TRL", "prime-rl",
+    }  # fmt: skip
+
+
+def test_adapters_are_not_written(planner, tmp_path):
+    ran = planner(*words("launch", "verl", "--framework", "verl", "--adapter", "lora",
+                         "--output", tmp_path / "made"))  # fmt: skip
+    assert ran.exit_code != 0
+    assert "adapter lora is not written" in " ".join(ran.err.split())

@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import AttentionKind, Padding
+from planner.base.enums import Padding
 from planner.base.records import record
-from planner.base.training_names import TrainingObjective
+from planner.base.training_names import AdapterSync, TrainingObjective
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.estimators.training.share import Setting
@@ -19,7 +19,7 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.rollouts import RlWork, Rollouts
 from planner.specs.serving import ServingWorkload
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import Adapted, TrainingWorkload
 
 
 @record(kw_only=True)
@@ -61,6 +61,13 @@ class RlSetting:
             self.rollouts.micro_batch_tokens, self.workload.longest
         )
 
+    @property
+    def serves_adapter(self) -> bool:
+        """Whether the engine is given adapters alone; modules trained whole need all weights."""
+        work = self.workload
+        given = work.adapter_sync or self.rollouts.adapter_sync
+        return work.is_frozen and given is AdapterSync.ADAPTER and not work.saves_ends
+
     @cached_property
     def lengths(self) -> tuple[FloatArray, FloatArray]:
         """Lengths of answers, and the share that is longer: see `answer_lengths`."""
@@ -91,6 +98,9 @@ class RlSetting:
                 output_tokens=work.output_tokens,
                 output_variation=self.deviation / work.output_tokens,
                 max_model_len=work.longest,
+                lora_rank=work.lora_rank if self.serves_adapter else 0,
+                lora_targets=work.lora_targets,
+                max_loras=1,
             ),
         )
 
@@ -104,10 +114,7 @@ class RlSetting:
         """The trainer with micro-batches of answers of their lengths, which its time is of."""
         work = self.workload
         mean, deviation = work.mean_length, max(round(self.deviation), 1)
-        if self.rollouts.pads_linear_attention and any(
-            group.attention is not None and group.attention.kind is AttentionKind.LINEAR
-            for group in self.model.layer_groups
-        ):
+        if self.rollouts.pads_linear_attention and self.model.has_linear_attention:
             mean, deviation = work.longest, 1
         return self._training(
             work.reference_model,
@@ -125,6 +132,7 @@ class RlSetting:
                 TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
             ),
             tuned=True,
+            **{name: getattr(self.workload, name) for name in Adapted.__dataclass_fields__},
             **lengths,  # type: ignore[arg-type]
         )
         return Setting(

@@ -15,6 +15,7 @@ from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.rollout import Rollout, generated
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.trainer import Trainer, trained
+from planner.estimators.training.flops import adapter_parameter_count
 from planner.formulas.rollout import balanced_share, sync_time
 from planner.layers.model import count_parameters
 from planner.specs.quantization import FORMATS
@@ -22,6 +23,8 @@ from planner.specs.rollouts import transfers
 
 _BUCKET = 2 * 2**30
 """Bytes that are gathered at once to be handed to the engine: verl's bucket of 2 GB."""
+_ADAPTER_BYTES = 2.0
+"""Of a number of an adapter as engines keep it."""
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
 PHASES = ("generate", "reward", "old_logprob", "reference", "values", "update", "switch", "sync")
 """What a step does, in this order where it does one after the other."""
@@ -161,14 +164,21 @@ class RlStep:
         return np.where(own == WeightSync.AUTO, usual, own).astype(np.int8)
 
     @cached_property
+    def _handed_over(self) -> FloatArray:
+        """Bytes of the new weights that the engine is given."""
+        if self.setting.serves_adapter:
+            return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.setting.packed))
+        size = count_parameters(self.setting.model).total
+        return np.asarray(size * _WEIGHT_BYTES[self.configurations.rollout_quantization])
+
+    @cached_property
     def _sync(self) -> FloatArray:
         known = transfers()
         start, rate = (
             np.array([getattr(known[code], name) if code else 1.0 for code in WeightSync])
             for name in ("start", "rate")
         )
-        size = count_parameters(self.setting.model).total
-        num_bytes = size * _WEIGHT_BYTES[self.configurations.rollout_quantization]
+        num_bytes = self._handed_over
         usual = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
         return usual * self.setting.rollouts.sync_factor
 
@@ -209,7 +219,7 @@ class RlStep:
             "engine_reserved": memory.reserved,
             "trainer_weights": trainer.weights,
             "trainer_reserved": trainer.reserved,
-            "bucket": np.asarray(float(_BUCKET)),
+            "bucket": np.minimum(float(_BUCKET), self._handed_over),
         }
         update = {
             "trainer_states": trainer.states + others,

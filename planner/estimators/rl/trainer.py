@@ -68,6 +68,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         filling = bubble * reference / (time.total - once)
         update = time.total - reference - filling
         fullest = estimate.memory.fullest
+    kept = work.reference_model and not work.is_frozen  # else it is the adapters switched off
     return Trainer(
         estimate=estimate,
         time=time,
@@ -75,7 +76,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
         weights=fullest.weights,
-        reference=fullest.weights * _BYTES / setting.framework.states.weight * work.reference_model,
+        reference=fullest.weights * _BYTES / setting.framework.states.weight * kept,
         reserved=fullest.reserved,
     )
 

@@ -93,15 +93,12 @@ def _generates(update: Answers) -> bool:
 
 def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
     """What rows tell of the step, over what of the update is of a step too."""
-    if update.values["adapter"] != "none":
-        raise LaunchError(
-            f"{reading.place}: trains low-rank adapters, of which the update alone is predicted: "
-            "leave --workload out."
-        )
     known = terms_of("rl", "parameter", "question").keys() - {_APART, "framework"}
     found = gathered(reading, target.title, "rl")
     kept = {name: value for name, value in update.values.items() if name in known}
     found.values = {**kept, **found.values}
+    if found.values["adapter"] == "none":
+        found.values.pop("adapter_sync", None)
     found.defaults = {
         **{name: why for name, why in update.defaults.items() if name in kept},
         **found.defaults,
@@ -175,6 +172,11 @@ def step_words(job: Job) -> Words:
     LaunchError
         Its programs cannot be told so.
     """
+    if job["adapter"] not in (None, "none"):
+        raise LaunchError(
+            f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
+            "the plan without --adapter, and add the program's own words for it."
+        )
     rollouts, apart = job.profile.rollouts, is_apart(job)
     own = rollouts.separate_sync if apart else rollouts.colocated_sync
     if job["weight_sync"] not in ("auto", own):

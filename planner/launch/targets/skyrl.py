@@ -8,7 +8,7 @@ steps are predicted as verl's, which has the same trainers and engine.
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
+from planner.base.training_names import AdapterSync, Algorithm
 from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import OF_MEAN, put_split, reader_of_steps
 from planner.launch.targets.trained import (
@@ -33,6 +33,8 @@ from planner.launch.understood import (
 
 _POLICY = "trainer.policy."
 _MEGATRON = f"{_POLICY}megatron_config."
+_MERGES = f"{_MEGATRON}lora_config.merge_lora"
+"""Its trainer on Megatron merges unless told otherwise (issue 1852 of NovaSky-AI/SkyRL)."""
 _PLACED = "trainer.placement."
 _ENGINE = "generator.inference_engine."
 _SECTIONS = ("trainer.", "generator.", "data.", "environment.")
@@ -120,6 +122,9 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     is_megatron = str(update.values["framework"]).startswith("Megatron")
     values["framework"] = "verl Megatron" if is_megatron else "verl"
     found.notes.append(_NEAREST.format(profile=values["framework"]))
+    merges = is_megatron and flag(reading, _MERGES, default=True)
+    if merges and values["adapter"] != "none":
+        values["adapter_sync"] = str(AdapterSync.MERGED)
     if told(reading, "trainer.algorithm.dynamic_sampling.type"):
         values["algorithm"] = str(Algorithm.DAPO)
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")

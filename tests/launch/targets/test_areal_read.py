@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
 from rows import each
 
-from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
@@ -106,6 +104,6 @@ def test_a_command_reads_the_document_that_it_names(tmp_path: Path) -> None:
     assert told(found, "samples_per_prompt", "output_cap") == ["16", "2048"]
 
 
-def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="low-rank adapters"):
-        read(tmp_path, "kl_ctl: 0.0", "use_lora: true")
+def test_adapters(tmp_path: Path) -> None:
+    found = read(tmp_path, "kl_ctl: 0.0", "use_lora: true")
+    assert told(found, "adapter", "lora_targets") == ["lora", "all_linear"]

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import pytest
 from rows import each
 
-from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
@@ -128,6 +126,6 @@ def test_the_step_is_predicted(tmp_path: Path) -> None:
     assert step > 0
 
 
-def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="low-rank adapters"):
-        read(tmp_path, "cp = 2", "cp = 2\n\n[trainer.model.lora]\nrank = 16")
+def test_adapters(tmp_path: Path) -> None:
+    found = read(tmp_path, "cp = 2", "cp = 2\n\n[trainer.model.lora]\nrank = 16")
+    assert told(found, "adapter", "lora_rank") == ["lora", "16"]

@@ -7,7 +7,7 @@ from rows import each
 
 import planner
 from planner.decide.improve import changes_of
-from planner.errors import LaunchError, PlannerError
+from planner.errors import PlannerError
 from planner.launch.assumed import LaunchFile, full_row, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
@@ -155,9 +155,37 @@ def test_without_the_word_the_update_is_read_and_the_step_is_offered(tmp_path: P
     assert "--workload rl" in " ".join(found.notes)
 
 
-def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match=r"low-rank adapters.*leave --workload out"):
-        read(tmp_path, _MAIN + _VERL + "actor_rollout_ref.model.lora_rank=32")
+_ADAPTED = ("adapter", "lora_rank", "lora_targets", "adapter_sync")
+
+
+@each(
+    ("words", "sync"),
+    [
+        ("lora_rank=32", "None"),
+        ("lora.rank=32", "None"),
+        ("lora_rank=32 actor_rollout_ref.model.lora.merge=True", "merged"),
+        ("lora_rank=32 actor_rollout_ref.rollout.name=sglang", "merged"),
+    ],
+)
+def test_adapters_of_verl(tmp_path: Path, words: str, sync: str) -> None:
+    found = read(tmp_path, f"{_MAIN}{_VERL}actor_rollout_ref.model.{words}")
+    assert told(found, *_ADAPTED) == ["lora", "32", "all_linear", sync]
+
+
+def test_a_step_of_verl_without_adapters_says_nothing_of_them(tmp_path: Path) -> None:
+    found = read(tmp_path, _MAIN + _VERL + "actor_rollout_ref.model.lora.merge=True")
+    assert told(found, *_ADAPTED) == ["none", "None", "None", "None"]
+
+
+def test_adapters_of_a_program_that_has_none_on_answers_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(
+        "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B-Instruct "
+        "--actor_num_nodes 1 --actor_num_gpus_per_node 8 --lora_rank 16"
+    )
+    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    with pytest.raises(PlannerError, match="OpenRLHF trains no adapters on generated answers"):
+        judged(question.request)
 
 
 def test_a_budget_below_the_longest_answer_is_refused_as_in_a_question(tmp_path: Path) -> None:

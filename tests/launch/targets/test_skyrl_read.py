@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
@@ -99,6 +98,17 @@ def test_the_step_is_predicted(tmp_path: Path) -> None:
     assert step > 0
 
 
-def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="low-rank adapters"):
-        read(tmp_path, "trainer.policy.model.lora.rank=32")
+@each(
+    ("words", "sync"),
+    [
+        ("", "None"),
+        ("trainer.strategy=megatron", "merged"),
+        (
+            "trainer.strategy=megatron trainer.policy.megatron_config.lora_config.merge_lora=false",
+            "None",
+        ),
+    ],
+)
+def test_adapters(tmp_path: Path, words: str, sync: str) -> None:
+    found = read(tmp_path, f"trainer.policy.model.lora.rank=32 {words}")
+    assert told(found, "adapter", "lora_rank", "adapter_sync") == ["lora", "32", sync]

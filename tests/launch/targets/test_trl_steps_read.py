@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
@@ -140,9 +139,37 @@ def test_the_step_is_predicted_with_what_is_assumed(tmp_path: Path) -> None:
     assert "zero_stage" in question.imported.assumed
 
 
-def test_adapters_are_of_the_update_alone(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError, match="low-rank adapters"):
-        read(tmp_path, _TRL + _WORDS + "--use_peft --lora_r 16")
+_ADAPTED = ("adapter", "lora_rank", "lora_targets", "adapter_sync")
+_LORA = _SWIFT.replace("--tuner_type full", "--tuner_type lora --lora_rank 8")
+
+
+@each(
+    ("words", "values"),
+    [
+        (f"{_TRL}{_WORDS}--use_peft --lora_r 32 --lora_target_modules q_proj v_proj",
+         ["lora", "32", "query_value", "None"]),
+        (f"{_TRL}{_WORDS}--use_peft --lora_r 16 --load_in_4bit",
+         ["qlora", "16", "query_value", "None"]),
+        (_LORA, ["lora", "8", "all_linear", "None"]),
+        (f"{_LORA}--vllm_enable_lora true", ["lora", "8", "all_linear", "adapter"]),
+    ],
+)  # fmt: skip
+def test_adapters(tmp_path: Path, words: str, values: list[str]) -> None:
+    assert told(read(tmp_path, words), *_ADAPTED) == values
+
+
+def test_a_step_with_adapters_is_predicted(tmp_path: Path) -> None:
+    """ms-swift sends merged weights unless its engine serves adapters."""
+    seconds = []
+    for words in ("", "--vllm_enable_lora true"):
+        file = tmp_path / "run.sh"
+        (tmp_path / "zero3.yaml").write_text(_ZERO3)
+        file.write_text(f"{_LORA}--sleep_level 1 --gradient_checkpointing true {words}")
+        question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+        _, found, _ = judged(question.request)
+        assert not found.rejected_by
+        seconds.append(float(found.candidates.step.times["sync"].ravel()[0]))
+    assert seconds[1] < seconds[0]
 
 
 def test_generation_without_an_engine_is_told(tmp_path: Path) -> None:
