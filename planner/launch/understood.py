@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -278,3 +278,47 @@ def version_of(tool: str, found: Found) -> Version | None:
         if named:
             return min(named, key=lambda one: abs(one.line - found.line))
     return None
+
+
+def with_words(reading: Reading) -> Reading:
+    """The same with words of a command that no parser of ours knows."""
+    return replace(reading, found=worded(reading.found))
+
+
+def worded(found: Found) -> Found:
+    """A command whose words that no parser of ours knows are options: the last of a name counts."""
+    words = {one.option: one for one in found.unknown}
+    return replace(found, options={**words, **found.options}, unknown=())
+
+
+NOTHING = ("", "null", "none", "~")
+
+
+def told(reading: Reading, *options: str) -> str | None:
+    """The text of the first of some options that says something, in lower case."""
+    texts = ((reading.text(option) or "").strip("'\" ").lower() for option in options)
+    return next((text for text in texts if text not in NOTHING), None)
+
+
+def flag(reading: Reading, *options: str, default: bool = False) -> bool:
+    """Whether the first of some options that is there is on."""
+    for option in options:
+        if not reading.has(option):
+            continue
+        text = told(reading, option)
+        # A flag without a value is on; null is as if it were not there.
+        if text is not None or not reading.found.options[option].texts:
+            return text not in ("false", "0")
+    return default
+
+
+def is_hidden(reading: Reading, *options: str) -> bool:
+    """Whether one of some options is there with a value that text alone does not tell."""
+    given = (reading.found.options[name] for name in options if reading.has(name))
+    return any(None in one.texts for one in given)
+
+
+def number(reading: Reading, *options: str) -> int | None:
+    """The first whole number above 0 that some options say."""
+    numbers = (reading.number(option) for option in options)
+    return next((one for one in numbers if one is not None and one > 0), None)

@@ -9,14 +9,18 @@ from planner.errors import LaunchError, did_you_mean
 from planner.launch import READ_ALONE, TARGETS
 from planner.launch.target import Target
 
-_TRAINERS = ("transformers", "deepspeed", "accelerate")
+_TOGETHER = {
+    **dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers"),
+    "picotron": "nanotron",
+    "lorax": "tgi",
+}
+"""The modules of tools that are alike."""
 
 
 @cache
 def targets() -> dict[str, Target]:
     """All targets by name: what plans are written for."""
-    found = {target.name: target for target in import_module(f"{__name__}.trainers").TARGETS}
-    found |= {name: _of_module(name) for name in TARGETS if name not in _TRAINERS}
+    found = {name: _of_module(name) for name in TARGETS}
     # Of programs whose updates are read alone the whole step is written.
     steps = {name: found[name].step for name in TARGETS if name in READ_ALONE}
     return {name: steps.get(name) or found[name] for name in TARGETS}
@@ -29,8 +33,9 @@ def readers() -> dict[str, Target]:
 
 
 def _of_module(name: str) -> Target:
-    target: Target = import_module(f"{__name__}.{name.replace('-', '_')}").TARGET
-    return target
+    module = import_module(f"{__name__}.{_TOGETHER.get(name, name).replace('-', '_')}")
+    own: tuple[Target, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
+    return next(target for target in own if target.name == name)
 
 
 def target_of(name: str) -> Target:

@@ -17,19 +17,15 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    flag,
+from planner.launch.targets.trained import (
     fsdp_profile,
-    number,
     of_sections,
     put_lora,
     put_objective,
     put_plain,
     require_ranks,
-    told,
-    worded,
 )
-from planner.launch.understood import Answers, Found, Gathered, Reading
+from planner.launch.understood import Answers, Found, Gathered, Reading, flag, number, told, worded
 
 _ALLOCATED, _TRAINER, _ENGINE = "allocation_mode", "actor.backend", "rollout.backend"
 _SECTIONS = (

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
-from planner.launch.understood import Gathered, Reading
+from planner.launch.understood import Gathered, Reading, flag, number, told
 
 _PLUGINS = {"zero1": 1, "zero2": 2, "zero2_cpu": 2, "low_level_zero": 1, "ddp": 0, "torch_ddp": 0,
             "torch_ddp_fp16": 0, "fsdp": 3, "fsdp_cpu": 3, "torch_fsdp": 3}  # fmt: skip

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.targets.rollouts import flag
 from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading, gpus_of
+from planner.launch.understood import Found, Gathered, Reading, flag, gpus_of
 
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,

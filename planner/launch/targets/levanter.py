@@ -14,9 +14,17 @@ from planner.base.training_names import optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.targets.rollouts import number, told, worded
 from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import (
+    Found,
+    Gathered,
+    Reading,
+    gpus_of,
+    number,
+    require_split,
+    told,
+    worded,
+)
 from planner.specs.catalogue import load_model
 from planner.specs.quantization import checkpoint_of
 

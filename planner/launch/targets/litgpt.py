@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
-from planner.launch.targets.rollouts import flag, told, worded
 from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading
+from planner.launch.understood import Found, Gathered, Reading, flag, told, worded
 
 _COMMANDS = ("pretrain", "finetune", "finetune_lora", "finetune_full")
 _UNREAD = ("finetune_adapter", "finetune_adapter_v2")

@@ -15,10 +15,9 @@ from pathlib import PurePath
 from planner.documents.shell.text import Given
 from planner.launch.option_table import Words
 from planner.launch.shape import model_named
-from planner.launch.targets.rollouts import flag, number, told, worded
 from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading
+from planner.launch.understood import Found, Gathered, Reading, flag, number, told, worded
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")

@@ -15,10 +15,18 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS
 from planner.launch.launchers.world import gpu_called
-from planner.launch.targets.rollouts import flag, number, told
 from planner.launch.targets.trained import plain, put_tokens, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import (
+    Found,
+    Gathered,
+    Reading,
+    flag,
+    gpus_of,
+    number,
+    require_split,
+    told,
+)
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",

@@ -30,13 +30,16 @@ from planner.launch.target import (
     gathered,
     override,
 )
-from planner.launch.targets.rl_drafts import OUTPUT, step_draft, step_words
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    NOTHING,
-    flag,
+from planner.launch.targets.rl_steps import (
+    OUTPUT,
+    put_lengths,
+    put_split,
+    reader_of_steps,
+    step_draft,
+    step_words,
+)
+from planner.launch.targets.trained import (
     fsdp_profile,
-    number,
     of_sections,
     put_lora,
     put_megatron_split,
@@ -44,12 +47,20 @@ from planner.launch.targets.rollouts import (
     put_plain,
     put_token_budget,
     require_ranks,
-    told,
-    worded,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.trainer.writing import nested
-from planner.launch.understood import Answers, Found, Gathered, Reading
+from planner.launch.understood import (
+    NOTHING,
+    Answers,
+    Found,
+    Gathered,
+    Reading,
+    flag,
+    number,
+    told,
+    worded,
+)
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
 _OTHERS = ("sft", "dpo", "rm")

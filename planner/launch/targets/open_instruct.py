@@ -12,9 +12,8 @@ from math import ceil
 
 from planner.errors import LaunchError
 from planner.launch.shape import model_named
-from planner.launch.targets.rollouts import flag, number, put_objective, told
-from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
-from planner.launch.understood import Gathered, Reading, gpus_of
+from planner.launch.targets.trained import as_it_is, put_batch, put_objective, ranks_of, read_alone
+from planner.launch.understood import Gathered, Reading, flag, gpus_of, number, told
 
 _GENERATED = ("grpo_fast", "grpo")
 _CORE = ("grpo", "dpo", "olmo_core_finetune")

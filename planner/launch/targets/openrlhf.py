@@ -22,28 +22,36 @@ from planner.launch.target import (
     changes_nothing,
     gathered,
 )
-from planner.launch.targets.rl_drafts import (
+from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
     is_apart,
     per_rank,
+    put_lengths,
+    put_split,
+    reader_of_steps,
     step_draft,
     step_words,
 )
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    flag,
-    number,
+from planner.launch.targets.trained import (
     of_sections,
     put_lora,
     put_objective,
     put_plain,
     put_token_budget,
+)
+from planner.launch.understood import (
+    Answers,
+    Gathered,
+    Reading,
+    flag,
+    gpus_of,
+    number,
+    require_split,
     told,
     with_words,
     worded,
 )
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of, require_split
 
 _MODULE = "openrlhf.cli.train_"
 _OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}

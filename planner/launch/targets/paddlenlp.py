@@ -19,16 +19,18 @@ from planner.errors import SpecError
 from planner.launch.imported import SPLITS
 from planner.launch.option_table import is_document
 from planner.launch.target import Target, gathered
-from planner.launch.targets.rollouts import (
+from planner.launch.targets.trained import put_objective, require_ranks
+from planner.launch.trainer.said import objective_of_word
+from planner.launch.understood import (
+    Answers,
+    Gathered,
+    Reading,
     flag,
+    gpus_of,
     number,
-    put_objective,
-    require_ranks,
     told,
     with_words,
 )
-from planner.launch.trainer.said import objective_of_word
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
 _WHOLE, _SPLIT_ADAPTERS, _ADAPTERS = "Megatron-LM", "Megatron-Bridge", "HF Trainer"
 _PROGRAM = re.compile(r"run_(finetune|pretrain|dpo|kto|rm|sft|reward|rl)\w*\.py")

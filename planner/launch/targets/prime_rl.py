@@ -10,18 +10,14 @@ from __future__ import annotations
 from planner.base.software_enums import Placement
 from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    flag,
-    number,
+from planner.launch.targets.trained import (
     of_sections,
     put_lora,
     put_objective,
     put_plain,
     require_ranks,
-    told,
-    worded,
 )
-from planner.launch.understood import Answers, Gathered, Reading
+from planner.launch.understood import Answers, Gathered, Reading, flag, number, told, worded
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "trainer.model."

@@ -11,21 +11,25 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import AdapterSync, Algorithm
 from planner.launch.target import Target, gathered
 from planner.launch.targets.rl_steps import OF_MEAN, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    flag,
+from planner.launch.targets.trained import (
     fsdp_profile,
-    number,
     of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
     put_plain,
     require_ranks,
+)
+from planner.launch.understood import (
+    Answers,
+    Gathered,
+    Reading,
+    flag,
+    number,
     told,
     with_words,
     worded,
 )
-from planner.launch.understood import Answers, Gathered, Reading
 
 _POLICY = "trainer.policy."
 _MEGATRON = f"{_POLICY}megatron_config."

@@ -16,15 +16,8 @@ from planner.launch.option_table import OptionTable
 from planner.launch.target import Target
 from planner.launch.targets.megatron_read import read_megatron
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    number,
-    of_sections,
-    put_objective,
-    put_token_budget,
-    with_words,
-    worded,
-)
-from planner.launch.understood import Answers, Gathered, Reading, World
+from planner.launch.targets.trained import of_sections, put_objective, put_token_budget
+from planner.launch.understood import Answers, Gathered, Reading, World, number, with_words, worded
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"

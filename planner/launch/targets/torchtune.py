@@ -15,10 +15,9 @@ from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import model_named
-from planner.launch.targets.rollouts import flag, number, worded
 from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading, gpus_of
+from planner.launch.understood import Found, Gathered, Reading, flag, gpus_of, number, worded
 
 _UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
 _UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")

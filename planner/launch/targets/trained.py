@@ -1,4 +1,4 @@
-"""What files of programs that train, and that are read alone, say alike: GPUs, tokens, answers."""
+"""What files of programs that train say alike: GPUs, tokens, answers, splits, micro-batches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
+from planner.base.training_names import TrainingObjective
 from planner.documents.shell.text import Given
-from planner.launch.option_table import OptionTable, Words, is_among, tool_named
+from planner.launch.imported import SPLITS
+from planner.launch.option_table import VALUE, OptionTable, Role, Words, is_among, tool_named
 from planner.launch.target import Target, gathered
-from planner.launch.targets.rollouts import worded
-from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import (
+    Answers,
+    Found,
+    Gathered,
+    Reading,
+    gpus_of,
+    number,
+    require_split,
+    worded,
+)
+from planner.question.terms import terms_about
 
 Spelled: TypeAlias = Callable[[str], str]
 """An option of a command as the table has it."""
@@ -89,3 +100,76 @@ def put_tokens(found: Gathered, steps: int | None) -> None:
     batch, length = (found.values.get(name) for name in ("global_batch_size", "sequence_length"))
     if steps and batch and length:
         found.values["total_tokens"] = steps * int(batch) * int(length)
+
+
+_DEGREES = {*terms_about("split", "train"), "expert_tensor_parallel"}
+
+
+def fsdp_profile(values: Mapping[str, object]) -> str:
+    """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
+    if values["adapter"] != "none":
+        return "HF Trainer FSDP"
+    is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
+    return "NeMo AutoModel" if is_split else "FSDP"
+
+
+def put_plain(found: Gathered, precision: str = "bf16") -> None:
+    """What an update computes in where its file names no adapter: all weights, no other heads."""
+    found.put("precision", precision)
+    found.put("mtp_num_layers", 0)
+    found.put("adapter", "none")
+
+
+def put_lora(found: Gathered, rank: int) -> None:
+    """Low-rank adapters of every matrix of a layer."""
+    found.put("adapter", "lora")
+    found.put("lora_rank", rank)
+    found.put("lora_targets", "all_linear")
+
+
+def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:
+    """The degrees that Megatron-Core splits by, as a section of a file calls them as it does."""
+    for row in OptionTable.load("megatron-bridge").rows:
+        key = row.option.rpartition(".")[2]
+        if row.role is Role.IS and row.parameter in _DEGREES and VALUE in row.text:
+            found.put(row.parameter, number(reading, f"{section}{key}"))
+    for term in SPLITS[:3]:
+        found.values.setdefault(term, 1)
+
+
+def require_ranks(reading: Reading, found: Gathered, num_gpus: int) -> int:
+    """GPUs of a copy of the model; their number must be a multiple of it.
+
+    Raises
+    ------
+    LaunchError
+        It is not.
+    """
+    sizes = {name: int(found.values[name]) for name in SPLITS[:3]}
+    require_split(reading, num_gpus, **sizes)
+    return prod(sizes.values())
+
+
+def put_objective(found: Gathered, has_reference: bool) -> None:
+    """The passes beside the update: a reference model's too, or the policy's alone."""
+    objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
+    found.values["training_objective"] = str(objective)
+    if not has_reference:
+        found.notes.append("No divergence from a reference model is in it: it has none, as DAPO.")
+
+
+def put_token_budget(found: Gathered, tokens: int, share: int | None) -> None:
+    """Micro-batches of so many tokens: the most sequences of full length that they hold.
+
+    They divide a rank's ``share`` of the sequences, where that is known.
+    """
+    most = max(tokens // int(found.values["sequence_length"]), 1)
+    sizes = range(1, min(most, share) + 1) if share else (most,)
+    size = max(size for size in sizes if not share or share % size == 0)
+    found.values["micro_batch_size"] = size
+    found.notes.append(f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length.")
+
+
+def of_sections(reading: Reading, sections: tuple[str, ...]) -> frozenset[str]:
+    """Options that the training step does not read, by how they begin."""
+    return frozenset(name for name in reading.found.options if name.startswith(sections))

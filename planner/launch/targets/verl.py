@@ -29,20 +29,18 @@ from planner.launch.target import (
     gathered,
     override,
 )
-from planner.launch.targets.rl_drafts import (
+from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
     is_apart,
     per_rank,
+    put_split,
+    reader_of_steps,
     step_draft,
     step_words,
 )
-from planner.launch.targets.rl_steps import put_split, reader_of_steps
-from planner.launch.targets.rollouts import (
-    flag,
+from planner.launch.targets.trained import (
     fsdp_profile,
-    is_hidden,
-    number,
     of_sections,
     put_lora,
     put_megatron_split,
@@ -50,12 +48,20 @@ from planner.launch.targets.rollouts import (
     put_plain,
     put_token_budget,
     require_ranks,
+)
+from planner.launch.trainer.answers import UNPACKED
+from planner.launch.understood import (
+    Answers,
+    Gathered,
+    Reading,
+    flag,
+    gpus_of,
+    is_hidden,
+    number,
     told,
     with_words,
     worded,
 )
-from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Answers, Gathered, Reading, gpus_of
 
 _PROGRAMS = (
     *("verl.trainer.main_ppo", "main_ppo.py", "recipe.dapo.main_dapo", "main_dapo.py"),

@@ -19,9 +19,8 @@ from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.option_table import Words, shipped_rows
 from planner.launch.shape import resized
-from planner.launch.targets.rollouts import flag, number, told, worded
 from planner.launch.targets.trained import put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading
+from planner.launch.understood import Found, Gathered, Reading, flag, number, told, worded
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")
