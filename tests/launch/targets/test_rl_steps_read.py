@@ -164,7 +164,6 @@ _ADAPTED = ("adapter", "lora_rank", "lora_targets", "adapter_sync")
         ("lora_rank=32", "None"),
         ("lora.rank=32", "None"),
         ("lora_rank=32 actor_rollout_ref.model.lora.merge=True", "merged"),
-        ("lora_rank=32 actor_rollout_ref.rollout.name=sglang", "merged"),
     ],
 )
 def test_adapters_of_verl(tmp_path: Path, words: str, sync: str) -> None:
