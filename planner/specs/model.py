@@ -456,6 +456,12 @@ class ModelSpec:
         return self.num_labels or self.vocab_size
 
     @property
+    def has_linear_attention(self) -> bool:
+        """Whether layers have a delta rule for attention."""
+        kinds = (group.attention and group.attention.kind for group in self.layer_groups)
+        return AttentionKind.LINEAR in kinds
+
+    @property
     def ties_head(self) -> bool:
         """Whether the embedding is the matrix of the logits, too."""
         return self.tie_word_embeddings and not self.num_labels

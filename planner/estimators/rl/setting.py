@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import AttentionKind, Padding
+from planner.base.enums import Padding
 from planner.base.records import record
 from planner.base.training_names import AdapterSync, TrainingObjective
 from planner.estimators.inference.setting import ServingSetting
@@ -121,10 +121,7 @@ class RlSetting:
         """The trainer with micro-batches of answers of their lengths, which its time is of."""
         work = self.workload
         mean, deviation = work.mean_length, max(round(self.deviation), 1)
-        if self.rollouts.pads_linear_attention and any(
-            group.attention is not None and group.attention.kind is AttentionKind.LINEAR
-            for group in self.model.layer_groups
-        ):
+        if self.rollouts.pads_linear_attention and self.model.has_linear_attention:
             mean, deviation = work.longest, 1
         return self._training(
             work.reference_model,

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, reject
+from draws import examples
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from round_trip import job_of
 from rows import each
@@ -110,8 +111,8 @@ def read(path: Path) -> Job:
     return found
 
 
-@pytest.mark.few(4)
 @pytest.mark.parametrize("framework", TARGETS)
+@settings(max_examples=examples(100, 20), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, framework: str, data: st.DataObject
