@@ -81,6 +81,8 @@ class Rollouts:
     """The low-rank adapters that it trains on generated answers."""
     adapter_sync: AdapterSync = AdapterSync.MERGED
     """What of them the engine is given where nobody says so."""
+    merged_engines: tuple[str, ...] = ()
+    """Engines that are given merged weights all the same."""
     waits_for_batch: bool = False
     """Answers are generated for a step that waits for all of them; else a step takes those that are
     done, and others go on."""

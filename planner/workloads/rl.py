@@ -351,7 +351,7 @@ def _settled(source: Source) -> dict[str, Value]:
     del found["adapter_sync"]
     if work.is_frozen:
         found |= adapter_answers(work) | {"adapter": str(work.adapter)}
-        found["adapter_sync"] = str(work.adapter_sync or source.setting.rollouts.adapter_sync)
+        found["adapter_sync"] = str(source.setting.adapter_sync)
     found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
     found |= {"gpu": source.gpu, "framework": source.profile}
     return found | {

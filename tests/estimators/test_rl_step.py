@@ -279,3 +279,12 @@ def test_modules_that_are_trained_whole_are_given_whole():
     assert step_of(saved, "verl").times["sync"] == pytest.approx(
         step_of(framework="verl").times["sync"]
     )
+
+
+def test_an_engine_that_a_framework_gives_merged_weights_is_given_them():
+    asked = setting_of(ADAPTED, framework="verl")
+    assert asked.serves_adapter
+    sglang = replace(asked, engine_word="sglang")
+    assert not sglang.serves_adapter
+    told = replace(ADAPTED, adapter_sync=AdapterSync.ADAPTER)
+    assert replace(sglang, workload=told).serves_adapter

@@ -13,9 +13,11 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import in_parts
 from planner.question.terms import terms_of
 from planner.show.views.plots.parts import part_bars
+from planner.specs.catalogue import Catalogue
 from planner.ui.pages.table import breakdowns
+from planner.workloads.open_facts import Notes
 from planner.workloads.plan import make_plan
-from planner.workloads.rl import layout, plan_words
+from planner.workloads.rl import RL, ask_rl, layout, plan_words
 from planner.workloads.rl_runs import RlRuns
 
 ASKED = {
@@ -400,11 +402,17 @@ def test_adapters_that_cannot_be_are_refused(more, told):
         planner.estimate(**ASKED, **more)
 
 
-def test_frameworks_without_adapters_are_left_out_of_all():
-    found = planner.search(**ASKED, **LORA, settings=SMALL, framework="all")
-    assert {*found.table["framework"]} <= {
-        "verl", "verl Megatron", "NeMo-RL", "NeMo-RL DTensor", "TRL", "prime-rl",
-    }  # fmt: skip
+def test_frameworks_without_adapters_are_no_choice():
+    catalogue = Catalogue()
+    frameworks = [catalogue.load_framework(name).spec for name in ("verl", "trl", "slime", "fsdp")]
+    for adapter, suited in (
+        ("none", ["verl", "TRL", "slime"]),
+        ("lora", ["verl", "TRL"]),
+        ("qlora", ["TRL"]),
+    ):
+        request = planner.Request(**{**ASKED, "adapter": adapter})
+        question = ask_rl(request, catalogue, Notes(catalogue=catalogue))
+        assert [each.name for each in frameworks if RL.suits(question, each)] == suited
 
 
 def test_adapters_are_not_written(planner, tmp_path):

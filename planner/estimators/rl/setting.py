@@ -62,11 +62,18 @@ class RlSetting:
         )
 
     @property
+    def adapter_sync(self) -> AdapterSync:
+        """What of adapters the engine is given; modules trained whole need all weights."""
+        work, rollouts = self.workload, self.rollouts
+        merges = (self.engine_word or rollouts.engine) in rollouts.merged_engines
+        if work.saves_ends or (merges and work.adapter_sync is None):
+            return AdapterSync.MERGED
+        return work.adapter_sync or rollouts.adapter_sync
+
+    @property
     def serves_adapter(self) -> bool:
-        """Whether the engine is given adapters alone; modules trained whole need all weights."""
-        work = self.workload
-        given = work.adapter_sync or self.rollouts.adapter_sync
-        return work.is_frozen and given is AdapterSync.ADAPTER and not work.saves_ends
+        """Whether the engine applies adapters beside the weights of the model."""
+        return self.workload.is_frozen and self.adapter_sync is AdapterSync.ADAPTER
 
     @cached_property
     def lengths(self) -> tuple[FloatArray, FloatArray]:

@@ -98,7 +98,8 @@ def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
     kept = {name: value for name, value in update.values.items() if name in known}
     found.values = {**kept, **found.values}
     if found.values["adapter"] == "none":
-        found.values.pop("adapter_sync", None)
+        for name in ("adapter", "adapter_sync"):
+            found.values.pop(name, None)
     found.defaults = {
         **{name: why for name, why in update.defaults.items() if name in kept},
         **found.defaults,

@@ -123,7 +123,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["framework"] = "verl Megatron" if is_megatron else "verl"
     found.notes.append(_NEAREST.format(profile=values["framework"]))
     merges = is_megatron and flag(reading, _MERGES, default=True)
-    if merges and values["adapter"] != "none":
+    if merges and "adapter" in values:
         values["adapter_sync"] = str(AdapterSync.MERGED)
     if told(reading, "trainer.algorithm.dynamic_sampling.type"):
         values["algorithm"] = str(Algorithm.DAPO)

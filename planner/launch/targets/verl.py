@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import ceil
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import AdapterSync, Algorithm
+from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.option_table import OptionTable, Quantities, Remark, Setting, Settings, Words
@@ -320,8 +320,6 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     is_megatron = str(update.values["framework"]).startswith("Megatron")
     values["framework"] = "verl Megatron" if is_megatron else "verl"
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
-    if values["adapter"] != "none" and values.get("engine") == "sglang":
-        values["adapter_sync"] = str(AdapterSync.MERGED)  # docs/advance/ppo_lora.rst
     if flag(reading, "algorithm.filter_groups.enable"):
         values["algorithm"] = str(Algorithm.DAPO)
         found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
