@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from planner.base.files import cache_file, keep_lines, read_lines
+from planner.base.user_cache import cache_file, keep_lines, read_lines
 from planner.base.version import DISTRIBUTION, __version__
 
 PACKAGE = "planner"

@@ -6,7 +6,7 @@ import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, TypeVar
@@ -189,34 +189,3 @@ def _failed(path: Path, error: OSError | ValueError) -> OutputError:
         f"{path}: cannot be written ({reason}). "
         "Make room or choose another path; a file that was there is unchanged."
     )
-
-
-def cache_file(name: str) -> str:
-    """The place of a file or folder among the user's caches."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(home, "planner", name)
-
-
-def read_lines(file: str) -> list[str]:
-    """The lines of a file; none where it cannot be read."""
-    try:
-        with open(file, encoding="utf-8", errors="replace") as stream:
-            return stream.read().split("\n")
-    except OSError:
-        return []
-
-
-def keep_lines(file: str, lines: Iterable[str]) -> None:
-    """Replace a file whole; where that is not possible, nothing is kept.
-
-    Drafts of others are removed: their writers were killed, or keep nothing this time.
-    """
-    home, draft = os.path.dirname(file), f"{file}.{os.getpid()}"
-    with suppress(OSError, UnicodeError):
-        os.makedirs(home, exist_ok=True)
-        for name in os.listdir(home):
-            if name.startswith(f"{os.path.basename(file)}."):
-                os.unlink(os.path.join(home, name))
-        with open(draft, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(lines) + "\n")
-        os.replace(draft, file)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.enums import AttentionKind, PositionEmbedding
-from planner.base.files import cache_file, written_whole
+from planner.base.files import written_whole
 from planner.base.reading import json_of, table_of
+from planner.base.user_cache import cache_file
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch.option_table import shipped_rows
 from planner.specs.catalogue import Catalogue, load_model

@@ -14,7 +14,7 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from planner.base.files import cache_file, keep_lines, read_lines
+from planner.base.user_cache import cache_file, keep_lines, read_lines
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
