@@ -26,7 +26,6 @@ from planner.launch.target import (
     Job,
     Target,
     Variable,
-    changes_nothing,
     gathered,
     override,
 )
@@ -415,17 +414,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="nemo-rl",
-        title="NeMo-RL",
-        version="NeMo-RL 0.4",
-        workloads=("train",),
-        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-Bridge"),
-        answers=answers,
-        starts=starts,
-        is_of=is_of,
-        honoured=changes_nothing,
-    ),
+    Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of),
     profiles=("NeMo-RL",),
     put=_put_step,
     whole=lambda found: _whole(found)[0],

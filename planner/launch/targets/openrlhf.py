@@ -19,7 +19,6 @@ from planner.launch.target import (
     Job,
     Target,
     Variable,
-    changes_nothing,
     gathered,
 )
 from planner.launch.targets.rl_steps import (
@@ -296,16 +295,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="openrlhf",
-        title="OpenRLHF",
-        version="OpenRLHF 0.9",
-        workloads=("train",),
-        profiles=("DeepSpeed", "HF Trainer"),
-        answers=answers,
-        starts=starts,
-        honoured=changes_nothing,
-    ),
+    Target.of("openrlhf", answers=answers, starts=starts),
     profiles=("OpenRLHF",),
     put=_put_step,
     whole=worded,

@@ -25,7 +25,6 @@ from planner.launch.target import (
     Draft,
     Job,
     Target,
-    changes_nothing,
     gathered,
     override,
 )
@@ -598,17 +597,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target(
-        name="verl",
-        title="verl",
-        version="verl 0.7",
-        workloads=("train",),
-        profiles=("FSDP", "HF Trainer FSDP", "NeMo AutoModel", "Megatron-LM", "Megatron-Bridge"),
-        answers=answers,
-        starts=starts,
-        is_of=is_of,
-        honoured=changes_nothing,
-    ),
+    Target.of("verl", answers=answers, starts=starts, is_of=is_of),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,
