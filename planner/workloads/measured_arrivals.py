@@ -24,7 +24,7 @@ from planner.specs.arrivals import (
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
 _MOST_ANSWERS, _MOST_WAITS = 1024, 2**16
-_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 4096
+_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 
 
 def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) -> Arrivals:
@@ -97,6 +97,7 @@ def _in_turn(
     return spread, Turns(
         windows=windows,
         bursts=np.array(bursts),
+        waits=spread,
         through=passes,
         stalls=np.moveaxis(stalls, 0, 3),
     )

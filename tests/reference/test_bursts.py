@@ -189,11 +189,21 @@ def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     path = written(tmp_path / "a.csv", times, 1300, 20)
     one = {"tensor_parallel": 1, "pipeline_parallel": 1, **ASKED["settings"]}
     found = compared(path, 0.7, num_gpus=replicas, settings=one)
-    for quantity in (FIRST, LATENCY):
+    # Long answers meet bursts that follow one another, which are taken as apart.
+    for quantity, most in ((FIRST, 0.15), (LATENCY, 0.25)):
+        predicted, seen = found.predicted[quantity], found.seen[quantity]
+        assert predicted[None] == pytest.approx(seen[None], rel=0.05)
+        assert predicted[0.99] == pytest.approx(seen[0.99], rel=most)
+    assert found.predicted[FIRST][0.5] == pytest.approx(found.seen[FIRST][0.5], rel=0.1)
+
+
+def test_a_trace_at_a_low_rate_is_near_its_replay(tmp_path: Path) -> None:
+    """Its bursts are all that waits, and what stops answers, of which few run at once."""
+    path = written(tmp_path / "a.csv", times_of(6.0, 3000, 8.0), 1300, 20)
+    found = compared(path, 0.02)
+    for quantity in (FIRST, TOKEN, LATENCY):
         predicted, seen = found.predicted[quantity], found.seen[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=0.1)
-        assert predicted[0.99] == pytest.approx(seen[0.99], rel=0.2)
-    assert found.predicted[FIRST][0.5] == pytest.approx(found.seen[FIRST][0.5], rel=0.15)
 
 
 def test_a_replica_in_turn_waits_for_less_than_one_of_requests_at_equal_gaps() -> None:
