@@ -99,8 +99,8 @@ def test_independent_lacks_add_up_by_their_variances() -> None:
 def test_a_lack_never_makes_an_interval_narrower() -> None:
     """Of any engine on any class of GPUs, in any mode."""
     rows = read_table("inference_intervals.csv")
-    keys = {tuple(row[name] for name in INFERENCE_TABLES.keys) for row in rows}
-    for (engine, silicon, mode, _), basis, quantity in product(
+    keys = {tuple(row[name] for name in INFERENCE_TABLES.keys[:3]) for row in rows}
+    for (engine, silicon, mode), basis, quantity in product(
         keys, ("measured", "transferred", "roofline", "assumed"), QUANTITIES
     ):
         whole = (engine, silicon, mode, "dense")
