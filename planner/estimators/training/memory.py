@@ -337,6 +337,8 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
     index = np.argmax(np.stack(np.broadcast_arrays(*totals)), axis=0)
 
     def chosen(name: str) -> FloatArray:
+        if index.size == 1:
+            return np.reshape(getattr(candidates[index.item()], name), index.shape)
         values = np.broadcast_arrays(*(getattr(each, name) for each in candidates), index)
         return np.asarray(np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0])
 
