@@ -281,7 +281,7 @@ def layouts(context: Open) -> list[Layout]:
         Its precision or its memory management is not modelled, or nothing fits its GPUs.
     """
     run = context.run
-    possible = [
+    possible: list[dict[str, Any]] = [
         {"precision": precision, "fp8_recipe": recipe_of(run, precision)}
         for precision in precisions(run, context.gpu)
     ]
