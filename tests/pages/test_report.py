@@ -167,7 +167,7 @@ def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path, monkeypat
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "day.csv").write_text("time,request_rate\n00:00,2\n09:30,9\n18:00,4\n")
     asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,l40s")
-    asked = (*asked, "--engine", "vllm", "--load", tmp_path / "day.csv")
+    asked = (*asked, "--engine", "vllm", "--mode", "aggregated", "--load", tmp_path / "day.csv")
     ran = planner("size", *asked, "--json", tmp_path / "day.json")
     assert ran.exit_code == 0
     page = page_of(tmp_path / "day.json")

@@ -47,7 +47,7 @@ def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return QUESTIONS[request.param]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
     found = {}
     for width in (60, 120, 200):
