@@ -98,12 +98,12 @@ def test_made_up_numbers_are_found(found: Fit) -> None:
 
 
 def test_nothing_moves_where_the_steps_are_as_predicted(rows: list[dict[str, str]]) -> None:
-    runs, library = _runs([_cells(*one) for one in _WORK]), Library()
+    runs, library = _runs([_cells(*one) for one in _WORK[1:]]), Library()
     cases = [rl_case(run, library) for run in runs.rows]
     same = [
         {**cells, "measured_step_time_s": str(one.values["step_time_s"])}
         for cells, one in zip(
-            (_cells(*work) for work in _WORK), predict_rl_group(cases), strict=True
+            (_cells(*work) for work in _WORK[1:]), predict_rl_group(cases), strict=True
         )
     ]
     shipped = Library().framework("verl").rollouts
