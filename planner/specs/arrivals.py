@@ -32,7 +32,7 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 
 @record(kw_only=True, eq=False)
 class Turns:
-    """What was computed on the paths of replicas that take the requests of a trace in turn.
+    """What was computed on the paths of replicas that share the requests of a trace.
 
     ``windows``: requests, prompts and answers in windows of equal time, the second axis, of each
     replica, the third, over their mean; in all as many windows as the trace has. ``bursts``, as

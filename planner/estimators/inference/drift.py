@@ -37,7 +37,7 @@ def drifted_in(
     prompt: FloatArray,
     fullest: Numeric,
 ) -> Drifted:
-    """The windows of the replicas that take the requests in turn, of the nearest number of them."""
+    """The windows of the replicas that share the requests, of the nearest number of them."""
     mixes = np.all(np.isfinite(fullest))
     lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
     merged: Drifted | None = None
