@@ -191,8 +191,7 @@ def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     path = written(tmp_path / "a.csv", times, 1300, 20)
     one = {"tensor_parallel": 1, "pipeline_parallel": 1, **ASKED["settings"]}
     found = compared(path, 0.7, num_gpus=replicas, settings=one)
-    # Long answers meet bursts that follow one another, which are taken as apart.
-    for quantity, most in ((FIRST, 0.15), (LATENCY, 0.25)):
+    for quantity, most in ((FIRST, 0.15), (LATENCY, 0.2)):
         predicted, seen = found.predicted[quantity], found.seen[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=0.05)
         assert predicted[0.99] == pytest.approx(seen[0.99], rel=most)
