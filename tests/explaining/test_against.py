@@ -56,7 +56,7 @@ def test_a_broken_rule_is_told_in_words():
     found = against(tp=3)
     assert "divide the number of GPUs" in found.difference.other.reason
     assert "It is impossible: tensor x context x pipeline" in found.summary()
-    told = found.to_dict()["against"]
+    told = found.difference.to_dict()
     assert told["impossible"]
     assert "results" not in told
 
@@ -76,7 +76,7 @@ def test_the_same_plan_differs_in_nothing():
     found = against(tp=8).difference
     assert found.settings == {}
     assert all(term.gain == 0 for terms in found.times.values() for term in terms)
-    assert against(tp=8).to_dict()["against"]["sentences"] == ["Changed: nothing."]
+    assert found.to_dict()["sentences"] == ["Changed: nothing."]
 
 
 def test_serving_is_compared_step_by_step():
