@@ -76,7 +76,7 @@ def test_the_same_plan_differs_in_nothing():
     found = against(tp=8).difference
     assert found.settings == {}
     assert all(term.gain == 0 for terms in found.times.values() for term in terms)
-    assert found.to_dict()["sentences"] == ["Changed: nothing."]
+    assert against(tp=8).to_dict()["against"]["sentences"] == ["Changed: nothing."]
 
 
 def test_serving_is_compared_step_by_step():
