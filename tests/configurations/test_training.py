@@ -55,7 +55,7 @@ def _whole() -> tuple[TrainingConfigurations, list[tuple[Any, ...]]]:
 
 
 @given(max_rows=st.integers(1, 700))
-@settings(max_examples=examples(100, 10))
+@settings(max_examples=examples(100, 6))
 def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:
     blocks = list(MESH.blocks(max_rows))
     assert all(block.size <= max_rows for block in blocks)
