@@ -349,8 +349,8 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
-    kept = [layer_bytes(share, group) for group in groups]
     whole = [all_bytes(share, group) for group in groups]
+    kept = [layer_bytes(share, group, each) for group, each in zip(groups, whole, strict=True)]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]

@@ -55,7 +55,7 @@ class Operator:
 
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
-        if not self.repeatable:
+        if not (self.repeatable and again.is_any):
             return np.zeros(())
         share = again.share_of(self.repeated_by, self.parts)
         some = self.selective

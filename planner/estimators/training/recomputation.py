@@ -111,6 +111,11 @@ class Recomputation:
         return shares
 
     @cached_property
+    def is_any(self) -> bool:
+        """Whether any configuration computes anything again."""
+        return bool(self.some or self.full.any() or self.by_share.any())
+
+    @cached_property
     def any_full(self) -> BoolArray:
         """Where some layers are repeated whole."""
         return np.asarray(self.full > 0)
