@@ -273,8 +273,9 @@ def fullest_and_mean_share(setting: Setting, c: TrainingConfigurations) -> tuple
     if work.padding is Padding.LONGEST:
         longest = longest_sample(samples=b, **lengths) + work.prompt_tokens
         return fullest, replace(fullest, sequence_length=longest)
-    mean = trained_length(work) + work.prompt_tokens
-    length = (mean_square_length(**lengths) / trained_length(work)) + work.prompt_tokens
+    trained = trained_length(work)
+    mean = trained + work.prompt_tokens
+    length = mean_square_length(**lengths) / trained + work.prompt_tokens
     return (
         replace(fullest, sequences=1.0 + (b - 1.0) * mean / work.computed_length),
         replace(fullest, sequences=b * mean / length, sequence_length=length),
