@@ -546,7 +546,7 @@ class Estimate:
         """Trained tokens per second on all GPUs."""
         return np.asarray(self.tokens_per_step / self.step_time)
 
-    @property
+    @cached_property
     def model_flops_utilization(self) -> FloatArray:
         """Model FLOPs over the dense peak of the precision in use."""
         setting = self.setting
