@@ -65,7 +65,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         updates = work.samples / batch
         factor = setting.rollouts.pass_factor
         passes = sum(setting.uneven.workload.forward_passes)
-        reference = np.asarray(sum(runs * block.reference for block, runs in time.runs()))
+        reference = np.asarray(sum(runs * block.reference for block, runs in time.runs))
         bubble = time.pipeline_bubble
         once = add(getattr(time, name) for name in _ONCE)
         filling = bubble * reference / (time.total - once)
