@@ -12,7 +12,7 @@ from planner.base.arrays import FloatArray, IndexArray, Numeric
 
 _RATE_ROUNDS = 12
 _NUMBER_ROUNDS = 12
-_SETTLED_GAP = 1e-8
+_SETTLED_GAP = 1e-10
 # A secant that encloses nothing leads so many times as far as what is lacking, no more.
 _FARTHEST = 30.0
 _POOL_ROUNDS = 30
