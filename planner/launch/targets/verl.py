@@ -306,9 +306,9 @@ _GENERATED, _PROMPTS = "data.train_batch_size", 1024
 _ROLLOUT = "actor_rollout_ref.rollout."
 _ASYNC = "async_training."
 _V1 = "trainer.v1."
-_SAMPLER = f"{_V1}sampler.max_off_policy_threshold"
-_VERSIONS = 8
-"""``max_off_policy_threshold`` where nobody sets it."""
+_AHEAD, _VERSIONS = 1, 8
+"""``num_warmup_batches``, by which prompts run ahead of what trains, and
+``max_off_policy_threshold``, above which answers are dropped, where nobody sets them."""
 _STALE, _SYNC_STEPS = 0.1, 4
 """Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers."""
 
@@ -361,8 +361,9 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         _put_streamed(reading, found)
     elif mode.endswith("_async"):
         placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
-        values["staleness"] = number(reading, _SAMPLER) or _VERSIONS
-        values["partial_rollout"] = True
+        ahead = reading.number(f"{_V1}{mode}.num_warmup_batches")
+        values["staleness"] = _AHEAD if ahead is None else ahead
+        values["partial_rollout"] = values["staleness"] > 0
     elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
         placement = Placement.SEPARATE
     sections = ("rollout.", _ROLLOUT)
@@ -483,7 +484,9 @@ def _colocated(job: Job) -> Words:
     """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
-    return {"trainer_mode": "colocate_async", "most_versions": job["staleness"]}
+    ahead = int(job["staleness"])
+    most = _VERSIONS - _AHEAD + ahead
+    return {"trainer_mode": "colocate_async", "batches_ahead": ahead, "most_versions": most}
 
 
 def _flag(value: object) -> str:

@@ -108,10 +108,16 @@ def test_words_of_verl(tmp_path: Path, words: str, name: str, value: str) -> Non
          ["separate", "16", "20", "None", "None"]),
         ("python3 -m recipe.one_step_off_policy.async_main_ppo ", "rollout.nnodes=1",
          ["one_step_off", "16", "24", "1", "None"]),
-        (_MAIN, "trainer.v1.trainer_mode=colocate_async",
-         ["colocated", "None", "16", "8", "True"]),
+        # Batches that are generated ahead are how old weights are; the threshold drops answers.
+        (_MAIN, "trainer.v1.trainer_mode=colocate_async "
+         "trainer.v1.separate_async.num_warmup_batches=3",
+         ["colocated", "None", "16", "1", "True"]),
+        (_MAIN, "trainer.v1.trainer_mode=colocate_async "
+         "trainer.v1.colocate_async.num_warmup_batches=0",
+         ["colocated", "None", "16", "0", "False"]),
         (_MAIN, "trainer.v1.trainer_mode=separate_async actor_rollout_ref.rollout.nnodes=3 "
-         "trainer.v1.sampler.max_off_policy_threshold=2",
+         "trainer.v1.separate_async.num_warmup_batches=2 "
+         "trainer.v1.sampler.max_off_policy_threshold=6",
          ["async", "16", "40", "2", "True"]),
         (_STREAMED, "rollout.nnodes=2 async_training.staleness_threshold=0.5",
          ["async", "16", "32", "1", "True"]),
