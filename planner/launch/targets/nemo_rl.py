@@ -36,6 +36,7 @@ from planner.launch.targets.rl_steps import (
     reader_of_steps,
     step_draft,
     step_words,
+    words_of_fsdp,
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
@@ -70,7 +71,7 @@ _ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
 _CHANGED = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
     *(*_CHANGED, "loss_fn.", "data.", "env.", "logger.", "checkpointing.", "defaults", "--config"),
-    *("teacher.", "value.", "value_loss_fn."),
+    *("teacher.", "value.", "value_loss_fn.", "async_rl.", "data_plane."),
 )
 
 
@@ -138,10 +139,14 @@ def answers(reading: Reading) -> Answers:
         if _has_section(reading, "ppo"):
             found.notes.append("It also trains a critic (ppo), which is not predicted.")
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
-        put_objective(found, penalty is None or penalty > 0)
+        skips = flag(reading, *(f"{one}{_SKIPS}" for one in _ALGORITHMS[:2]))
+        put_objective(found, not skips and (penalty is None or penalty > 0))
         _updates(reading, found)
     used = TARGET.table.used
     return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+
+
+_SKIPS = "skip_reference_policy_logprobs_calculation"
 
 
 def _whole(found: Found) -> tuple[Found, list[str]]:
@@ -165,7 +170,7 @@ def _whole(found: Found) -> tuple[Found, list[str]]:
 def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
     """The options of a document over those that it begins from, the last of which is used.
 
-    A section with ``_override_`` replaces the whole one (``nemo_rl/utils/config.py``).
+    A section with ``_override_`` (``nemo_rl/utils/config.py``), and null, replace the whole one.
     """
     options: dict[str, Given] = {}
     for key in ("defaults", "--config"):
@@ -176,7 +181,9 @@ def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
             else:
                 absent.append(name)
     ends = "._override_"
-    over = tuple(name.removesuffix(ends[1:]) for name in found.options if name.endswith(ends))
+    over = tuple(
+        name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}." for name in found.options
+    )
     kept = {name: one for name, one in options.items() if not (over and name.startswith(over))}
     return {**kept, **found.options}
 
@@ -270,15 +277,16 @@ def _updates(reading: Reading, found: Gathered) -> None:
 
 
 _GENERATION = "policy.generation."
-_ASYNC = "grpo.async_grpo."
+_ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
+_CONTROLLED = "async_rl."
+"""Of its single controller, whose weights change while answers are generated."""
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
     values = found.values
-    values["framework"] = "NeMo-RL"
-    if not flag(reading, f"{_MEGATRON}enabled"):
-        found.notes.append("Its trainer, DTensor, is predicted as Megatron-Core of NeMo-RL.")
+    is_megatron = flag(reading, f"{_MEGATRON}enabled")
+    values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
     dynamic = flag(reading, "grpo.use_dynamic_sampling")
     divides = flag(reading, "grpo.normalize_rewards", default=True)
     other = Algorithm.GRPO if divides else Algorithm.RLOO
@@ -305,6 +313,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     _put_placement(reading, update, found)
 
 
+_WINDOWS = ("max_lookahead_versions", "max_staleness_versions")
 _UNBOUND = 1_000_000
 """``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
 
@@ -316,11 +325,16 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
         found.put("rollout_gpu_memory", share)
     is_apart = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
-    streams = flag(reading, f"{_ASYNC}enabled")
+    age = number(reading, *(f"{one}max_trajectory_age_steps" for one in _ASYNC)) or 1
+    goes_on = flag(reading, *(f"{one}in_flight_weight_updates" for one in _ASYNC))
+    streams = any(flag(reading, f"{one}enabled") for one in _ASYNC)
+    if any(name.startswith(_CONTROLLED) for name in reading.found.options):
+        windows = (reading.number(f"{_CONTROLLED}sampler.{one}") for one in _WINDOWS)
+        age = next((one for one in windows if one is not None), 1)
+        streams = goes_on = age > 0
     apart = Placement.ASYNC if streams else Placement.SEPARATE
     if streams:
-        values["staleness"] = number(reading, f"{_ASYNC}max_trajectory_age_steps") or 1
-        values["partial_rollout"] = flag(reading, f"{_ASYNC}in_flight_weight_updates")
+        values |= {"staleness": age, "partial_rollout": goes_on}
     train = update.values.get("num_gpus")
     each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
     rollout = (each or 0) * (nodes or 1) - int(train or 0)
@@ -371,8 +385,12 @@ def _quantities(job: Job) -> Quantities:
         raise LaunchError(
             f"NeMo-RL splits several nodes by whole ones alone: nearest: --set train_gpus={near}."
         )
-    return words | {
-        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B_megatron.yaml",
+    is_megatron = job.profile.name == "NeMo-RL"
+    words |= {
+        **({} if is_megatron else words_of_fsdp(job, "nemo-rl", _MEGATRON)),
+        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B{'_megatron' if is_megatron else ''}.yaml",
+        "has_megatron": is_megatron,
+        "has_dtensor": not is_megatron,
         "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
         "model_path": job.hub_name or "MODEL",
         "divergence": _DIVERGENCE if job["reference_model"] else 0,
@@ -381,6 +399,7 @@ def _quantities(job: Job) -> Quantities:
         "streams": streams,
         **({} if streams else {"partial_rollout": None}),
     }
+    return words
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
@@ -407,15 +426,15 @@ _LEFT = (
     Remark(
         parameter="learning rate",
         value="",
-        note="policy.megatron_cfg.optimizer.lr and its scheduler: yours; no effect on time or "
-        "memory",
+        note="lr of policy.megatron_cfg.optimizer or policy.optimizer, and its scheduler: yours; "
+        "no effect on time or memory",
     ),
 )
 
 
 TARGET = reader_of_steps(
     Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of),
-    profiles=("NeMo-RL",),
+    profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
     whole=lambda found: _whole(found)[0],
     version="NeMo-RL 0.7",

@@ -247,6 +247,21 @@ def per_rank(job: Job, tokens: int) -> int:
     return -(-tokens // int(job["context_parallel"]))
 
 
+OF_FSDP = " of FSDP"
+"""How rows are called of what FSDP is told in words of its own."""
+
+
+def words_of_fsdp(job: Job, target: str, others: str) -> Words:
+    """The parameters that rows of a target's step call `OF_FSDP`, as the plan has them.
+
+    Nothing is said of them, nor of any other, by options that begin with ``others``.
+    """
+    table = OptionTable.load(f"{target}-step")
+    own = {name: name.removesuffix(OF_FSDP) for name in table.parameters if OF_FSDP in name}
+    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(others)}
+    return found | dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
+
+
 def saying_all(
     target: Target, draft: Callable[[Job, Settings], Draft]
 ) -> Callable[[Job, Settings], Draft]:

@@ -19,7 +19,7 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
-from planner.launch.option_table import OptionTable, Quantities, Remark, Setting, Settings, Words
+from planner.launch.option_table import Quantities, Remark, Setting, Settings, Words
 from planner.launch.target import (
     Argument,
     Draft,
@@ -30,6 +30,7 @@ from planner.launch.target import (
 )
 from planner.launch.targets.rl_steps import (
     MODEL,
+    OF_FSDP,
     OUTPUT,
     is_apart,
     per_rank,
@@ -37,6 +38,7 @@ from planner.launch.targets.rl_steps import (
     reader_of_steps,
     step_draft,
     step_words,
+    words_of_fsdp,
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
@@ -401,8 +403,6 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     )
 
 
-_OF_FSDP = " of FSDP"
-"""How rows are called of what FSDP is told in words of its own."""
 _APART = "verl.experimental"
 _PLACED = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -521,12 +521,9 @@ def _by_megatron(job: Job, words: Words) -> Words:
 
 def _by_fsdp(job: Job, words: Words) -> Words:
     """The words of FSDP, and none of Megatron-Core's."""
-    table = OptionTable.load("verl-step")
-    own = {name: name.removesuffix(_OF_FSDP) for name in table.parameters if _OF_FSDP in name}
-    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(_MEGATRON)}
-    found |= dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
+    found = words_of_fsdp(job, "verl", _MEGATRON)
     away = None if "offload_train" in words else _flag(job["offload_train"])
-    return found | {f"offload_train{_OF_FSDP}": away, "packed by FSDP": True}
+    return found | {f"offload_train{OF_FSDP}": away, "packed by FSDP": True}
 
 
 def _draft(job: Job, settings: Settings) -> Draft:

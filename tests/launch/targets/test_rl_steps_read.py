@@ -260,6 +260,12 @@ def test_words_of_nemo_rl(
         ("async_grpo: {enabled: true}", ["async", "24", "32", "1", "False"]),
         ("async_grpo: {enabled: true, max_trajectory_age_steps: 3, in_flight_weight_updates: true}",
          ["async", "24", "32", "3", "True"]),
+        ("}\nppo: {async_ppo: {enabled: true, max_trajectory_age_steps: 2}",
+         ["async", "24", "32", "2", "False"]),
+        ("}\nasync_rl: {sampler: {name: windowed, max_staleness_versions: 4}",
+         ["async", "24", "32", "4", "True"]),
+        ("}\nasync_rl: {sampler: {name: in_order, max_lookahead_versions: 0}",
+         ["separate", "24", "32", "None", "None"]),
     ],
 )  # fmt: skip
 def test_placements_of_nemo_rl(tmp_path: Path, grpo: str, split: list[str]) -> None:
@@ -279,6 +285,26 @@ def test_a_step_of_nemo_rl_begins_from_the_file_that_it_names(tmp_path: Path) ->
     found = read(tmp_path, over, "a.yaml")
     names = ("prompts_per_step", "samples_per_prompt", "micro_batch_tokens", "num_gpus")
     assert told(found, *names) == ["48", "16", "3072", "32"]
+
+
+def test_a_section_of_nemo_rl_that_is_null_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
+    """The single controller's recipes take async_grpo away so."""
+    apart = "colocated: {enabled: false, resources: {num_nodes: 1}}"
+    (tmp_path / "base.yaml").write_text(_nemo(apart, "async_grpo: {enabled: true}"))
+    found = read(tmp_path, "defaults: base.yaml\ngrpo: {async_grpo: null}\n", "a.yaml")
+    assert told(found, "placement", "staleness") == ["separate", "None"]
+
+
+@each(
+    ("words", "framework"),
+    [
+        ("megatron_cfg: {enabled: true}", "NeMo-RL"),
+        ("dtensor_cfg: {enabled: true}", "NeMo-RL DTensor"),
+    ],
+)
+def test_the_trainer_of_nemo_rl(tmp_path: Path, words: str, framework: str) -> None:
+    text = _NEMO.replace("megatron_cfg: {enabled: true}", words)
+    assert told(read(tmp_path, text, "a.yaml"), "framework") == [framework]
 
 
 _OPEN = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
