@@ -278,7 +278,7 @@ def _updates(reading: Reading, found: Gathered) -> None:
 
 _GENERATION = "policy.generation."
 _ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
-_CONTROLLED = "async_rl."
+_CONTROLLED, _SAMPLER, _ORDERED = "async_rl.", "async_rl.sampler.", "in_order"
 """Of its single controller, whose weights change while answers are generated."""
 
 
@@ -313,7 +313,6 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     _put_placement(reading, update, found)
 
 
-_WINDOWS = ("max_lookahead_versions", "max_staleness_versions")
 _UNBOUND = 1_000_000
 """``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
 
@@ -329,8 +328,10 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     goes_on = flag(reading, *(f"{one}in_flight_weight_updates" for one in _ASYNC))
     streams = any(flag(reading, f"{one}enabled") for one in _ASYNC)
     if any(name.startswith(_CONTROLLED) for name in reading.found.options):
-        windows = (reading.number(f"{_CONTROLLED}sampler.{one}") for one in _WINDOWS)
-        age = next((one for one in windows if one is not None), 1)
+        ordered = (told(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
+        window = "max_lookahead_versions" if ordered else "max_staleness_versions"
+        lead = reading.number(f"{_SAMPLER}{window}")
+        age = 1 if lead is None else lead
         streams = goes_on = age > 0
     apart = Placement.ASYNC if streams else Placement.SEPARATE
     if streams:

@@ -410,8 +410,6 @@ _PLACED = {
     Placement.ASYNC.word: (f"{_APART}.fully_async_policy.fully_async_main", "fully_async_ppo"),
 }
 """Programs of verl 0.9, each with how its configurations begin, by placement."""
-_AT_ONCE = 256
-"""Its ``max_num_seqs`` where nobody sets it."""
 
 
 def _program(job: Job) -> tuple[str, str]:
@@ -460,7 +458,7 @@ def _quantities(job: Job) -> Quantities:
         "mini_batch": batch // each,
         "filters": job["algorithm"] == Algorithm.DAPO,
         "bypass": not job["old_logprob"],
-        "max_num_seqs": job["max_num_seqs"] or _AT_ONCE,
+        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
         "token_budget": budget,
         "critic_path": job.hub_name if is_ppo else None,
         "critic_budget": budget if is_ppo else None,
@@ -545,8 +543,6 @@ def _draft(job: Job, settings: Settings) -> Draft:
     some = STEPS * int(job["prompts_per_step"])
     more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
     left = (*([_FOLDER] if is_apart(job) else []), *_LEFT)
-    if job["max_num_seqs"] is None:
-        left = (*left, _SEQUENCES)
     return step_draft(job, "verl", arguments, more, left=left)
 
 
@@ -575,12 +571,6 @@ _FOLDER = Remark(
     parameter="where it starts",
     value="",
     note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
-)
-_SEQUENCES = Remark(
-    parameter="max_num_seqs",
-    value="",
-    note=f"verl's own {_AT_ONCE} answers at once are written; predicted are as many as an engine "
-    f"has room for: --max-num-seqs {_AT_ONCE} plans with them",
 )
 _LEFT = (
     Remark(

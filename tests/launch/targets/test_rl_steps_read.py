@@ -262,7 +262,8 @@ def test_words_of_nemo_rl(
          ["async", "24", "32", "3", "True"]),
         ("}\nppo: {async_ppo: {enabled: true, max_trajectory_age_steps: 2}",
          ["async", "24", "32", "2", "False"]),
-        ("}\nasync_rl: {sampler: {name: windowed, max_staleness_versions: 4}",
+        ("}\nasync_rl: {sampler: {name: windowed, max_staleness_versions: 4, "
+         "max_lookahead_versions: 1}",
          ["async", "24", "32", "4", "True"]),
         ("}\nasync_rl: {sampler: {name: in_order, max_lookahead_versions: 0}",
          ["separate", "24", "32", "None", "None"]),
