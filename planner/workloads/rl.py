@@ -348,7 +348,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     return {
         "step": TimedStep(seconds=total, parts=tuple(parts)),
         "training": timed_training(step.trainer.time, "training"),
-        "decode": timed_inference(decode),
+        "decode": replace(timed_inference(decode), software=serving.engine.name),
     }
 
 
