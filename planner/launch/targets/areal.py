@@ -83,7 +83,8 @@ def answers(reading: Reading) -> Answers:
     put_plain(found)
     found.need("model", reading.text("actor.path"))
     if flag(reading, "actor.use_lora"):
-        put_lora(found, number(reading, "actor.lora_rank") or _RANK)
+        rank = number(reading, "actor.lora_rank") or _RANK
+        put_lora(reading, found, rank, "actor.target_modules")
     trainer, _, _ = _allocations(reading)
     backend, sizes, experts = allocated(trainer)
     values["tensor_parallel"] = sizes.get("t", 1)

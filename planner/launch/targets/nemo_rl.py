@@ -197,7 +197,9 @@ def _on_dtensor(reading: Reading, found: Gathered) -> None:
     values = found.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
-        put_lora(found, rank)
+        is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
+        named = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
+        put_lora(reading, found, rank, *named)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
@@ -220,7 +222,7 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
         rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
-        put_lora(found, rank)
+        put_lora(reading, found, rank, f"{_MEGATRON}peft.target_modules")
     put_megatron_split(reading, found, _MEGATRON)
     if values.get("expert_parallel", 1) == 1:
         values.pop("expert_parallel", None)

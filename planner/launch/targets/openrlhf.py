@@ -80,7 +80,7 @@ def answers(reading: Reading) -> Answers:
     found.need("model", next(filter(None, map(reading.text, _MODELS)), None))
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
-        put_lora(found, rank)
+        put_lora(reading, found, rank, "--target_modules", "--ds.lora.target_modules")
         if flag(reading, "--load_in_4bit", "--ds.load_in_4bit"):
             values["adapter"] = "qlora"
     values["framework"] = "HF Trainer" if rank else "DeepSpeed"

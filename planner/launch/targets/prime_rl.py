@@ -47,7 +47,8 @@ def answers(reading: Reading) -> Answers:
     models = (reading.text(name) for name in ("model.name", f"{_MODEL}name"))
     found.need("model", next(filter(None, models), None))
     if f"{_MODEL}lora.rank" in reading.found.options or reading.has("trainer.model.lora"):
-        put_lora(found, number(reading, f"{_MODEL}lora.rank") or _RANK)
+        rank = number(reading, f"{_MODEL}lora.rank") or _RANK
+        put_lora(reading, found, rank, f"{_MODEL}lora.target_modules")
     values |= {"framework": "prime-rl", "pipeline_parallel": 1}
     values["tensor_parallel"] = number(reading, f"{_MODEL}tp") or 1
     values["context_parallel"] = number(reading, f"{_MODEL}cp") or 1

@@ -57,7 +57,7 @@ def answers(reading: Reading) -> Answers:
     put_plain(found)
     found.need("model", reading.text(f"{_POLICY}model.path") or None)
     if rank := number(reading, f"{_POLICY}model.lora.rank"):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, f"{_POLICY}model.lora.target_modules")
     (_on_megatron if told(reading, "trainer.strategy") == "megatron" else _on_fsdp)(reading, found)
     parts = [number(reading, name) for name in (_PROMPT, _ANSWER)]
     length = sum(part or usual for part, usual in zip(parts, _TOKENS, strict=True))

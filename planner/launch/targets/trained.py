@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
-from planner.base.training_names import TrainingObjective
+from planner.base.training_names import (
+    AdapterTargets,
+    TrainingObjective,
+    targets_named,
+    targets_of,
+)
 from planner.documents.shell.text import Given
 from planner.launch.imported import SPLITS
 from planner.launch.option_table import VALUE, OptionTable, Role, Words, is_among, tool_named
 from planner.launch.target import Target, gathered
 from planner.launch.understood import (
+    NOTHING,
     Answers,
     Found,
     Gathered,
@@ -120,11 +127,18 @@ def put_plain(found: Gathered, precision: str = "bf16") -> None:
     found.put("adapter", "none")
 
 
-def put_lora(found: Gathered, rank: int) -> None:
-    """Low-rank adapters of every matrix of a layer."""
+def put_lora(reading: Reading, found: Gathered, rank: int, *options: str) -> None:
+    """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
     found.put("adapter", "lora")
     found.put("lora_rank", rank)
-    found.put("lora_targets", "all_linear")
+    given = (reading.found.options[name].texts for name in options if reading.has(name))
+    named = ",".join(_MODULE.findall(" ".join(filter(None, next(given, ())))))
+    is_all = named.lower() in NOTHING or targets_named(named) == AdapterTargets.ALL_LINEAR
+    known = named if targets_named(named) in [*AdapterTargets] else str(targets_of([named]))
+    found.put("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else known)
+
+
+_MODULE = re.compile(r"[\w.*-]+")
 
 
 def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:

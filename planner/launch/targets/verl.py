@@ -89,6 +89,9 @@ _HOST = (
 )
 
 
+_ADAPTED = ("lora.target_modules", "target_modules")
+
+
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts verl's training on rollouts.
 
@@ -118,7 +121,7 @@ def answers(reading: Reading) -> Answers:
         return _supervised(reading, found)
     found.need("model", reading.text(f"{_MODEL}path") or None)
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
     strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
     is_megatron = "megatron" in strategy or (
         not strategy and any(name.startswith(_MEGATRON) for name in reading.found.options)
@@ -161,7 +164,7 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
         )
     found.need("model", next(filter(None, map(reading.text, _OF_SFT["model"])), None))
     if rank := number(reading, *_OF_SFT["rank"]):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, *(f"model.{name}" for name in _ADAPTED))
     values["training_objective"] = "sft"
     _shard(reading, found, _OF_SFT)
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}

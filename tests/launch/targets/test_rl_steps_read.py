@@ -177,6 +177,39 @@ def test_adapters_of_verl(tmp_path: Path, words: str, sync: str) -> None:
     assert told(found, *_ADAPTED) == ["lora", "32", "all_linear", sync]
 
 
+@each(
+    ("given", "targets"),
+    [
+        ("all-linear", "all_linear"),
+        ("null", "all_linear"),
+        ("[q_proj,v_proj]", "q_proj,v_proj"),
+        ('\'["k_proj","o_proj"]\'', "k_proj,o_proj"),
+        ("[linear_qkv,linear_proj,linear_fc1,linear_fc2]", "all_linear"),
+        ("[*.layers.0.*.linear_qkv,x_proj]", "attention"),
+    ],
+)
+def test_modules_that_get_adapters(tmp_path: Path, given: str, targets: str) -> None:
+    """Names that are all known stay, others are the nearest set."""
+    words = f"lora_rank=8 actor_rollout_ref.model.target_modules={given}"
+    found = read(tmp_path, f"{_MAIN}{_VERL}actor_rollout_ref.model.{words}")
+    assert told(found, "lora_targets") == [targets]
+
+
+@each(
+    ("words", "targets"),
+    [
+        ("target_modules: [q_proj]", "all_linear"),
+        ("match_all_linear: false, target_modules: [q_proj]", "q_proj"),
+    ],
+)
+def test_modules_of_nemo_rl_are_read_where_not_all_match(
+    tmp_path: Path, words: str, targets: str
+) -> None:
+    trainer = f"dtensor_cfg: {{enabled: true, lora_cfg: {{enabled: true, {words}}}}}"
+    text = _NEMO.replace("megatron_cfg: {enabled: true}", trainer)
+    assert told(read(tmp_path, text, "a.yaml"), "lora_targets") == [targets]
+
+
 def test_a_step_of_verl_without_adapters_says_nothing_of_them(tmp_path: Path) -> None:
     found = read(tmp_path, _MAIN + _VERL + "actor_rollout_ref.model.lora.merge=True")
     assert told(found, *_ADAPTED) == ["None", "None", "None", "None"]
