@@ -15,15 +15,20 @@ from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.launch.target import Target, gathered
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.target import Target
+from planner.launch.targets.rl_steps import (
+    put_as_verl,
+    put_lengths,
+    put_split,
+    reader_of_steps,
+)
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
+    read_update,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading, flag, number, told, worded
 
@@ -31,12 +36,12 @@ _ALLOCATED, _TRAINER, _ENGINE = "allocation_mode", "actor.backend", "rollout.bac
 _SECTIONS = (
     *("actor", "ref", "critic", "rollout", "gconfig", "sglang", "vllm", "cluster", "scheduler"),
     *("train_dataset", "valid_dataset", "saver", "recover", "evaluator", "stats_logger", "--"),
+    *("async_training", "dynamic_bs", "n_trajs", "max_tokens_per_trajectory"),
     *("perf_tracer", "seed", "tokenizer_path", "total_", "experiment_", "trial_", "enable_"),
 )
 _MINI, _LENGTH, _KL, _RANK = 4, 16_384, 0.1, 32
 _PART = re.compile(r"(?:([a-z]+)(?:\[\w*\])?[:.])?\(?([\w:|()]*)")
 _SIZE = re.compile(r"([dptcesm])(\d{1,6})")
-_NEAREST = "AReaL has no profile of its own: its step is predicted as {profile}'s."
 
 
 def allocated(text: str) -> tuple[str, dict[str, int], dict[str, int]]:
@@ -69,19 +74,9 @@ def _allocations(reading: Reading) -> tuple[str, str, bool]:
     return trainer, engine, told(reading, "rollout.scheduling_strategy.type") == "colocation"
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = replace(reading, found=_whole(reading.found))
-    found = gathered(reading, "AReaL")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    found.need("model", reading.text("actor.path"))
     if flag(reading, "actor.use_lora"):
         rank = number(reading, "actor.lora_rank") or _RANK
         put_lora(reading, found, rank, "actor.target_modules")
@@ -108,9 +103,6 @@ def answers(reading: Reading) -> Answers:
     _batch(reading, found, sizes)
     penalty = reading.amount("actor.kl_ctl")
     put_objective(found, (_KL if penalty is None else penalty) > 0)
-    used = TARGET.table.used
-    sections = (*_SECTIONS, "async_training", "dynamic_bs", "n_trajs", "max_tokens_per_trajectory")
-    return found.made(used=used, ignored=of_sections(reading, sections) - used)
 
 
 def _whole(found: Found) -> Found:
@@ -138,9 +130,8 @@ def _batch(reading: Reading, found: Gathered, sizes: Mapping[str, int]) -> None:
     samples = number(reading, "gconfig.n_samples") or 1
     generated = (number(reading, "train_dataset.batch_size") or 1) * samples
     times = number(reading, "actor.ppo_n_minibatches") or _MINI
-    values["global_batch_size"] = max(generated // times, 1)
-    if times > 1:
-        found.notes.append(f"A step of AReaL is {times} such updates, after one generation.")
+    values["global_batch_size"] = batch = max(generated // times, 1)
+    tell_updates(found, "AReaL", times * batch, batch)
 
 
 _PROMPT, _BUDGET = "train_dataset.max_length", "actor.mb_spec.max_tokens_per_mb"
@@ -150,9 +141,7 @@ _OF_ANSWER = 8
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
     values = found.values
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
-    found.notes.append(_NEAREST.format(profile=values["framework"]))
+    put_as_verl(update, found, "AReaL")
     if any(name.startswith("critic.") for name in reading.found.options):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
@@ -178,7 +167,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target.of("areal", answers=answers),
+    Target.of("areal", answers=read_update("areal", _tell, ("actor.path",), _SECTIONS, _whole)),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=_whole,

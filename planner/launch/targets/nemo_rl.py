@@ -32,6 +32,7 @@ from planner.launch.target import (
 from planner.launch.targets.rl_steps import (
     OUTPUT,
     put_lengths,
+    put_redrawn,
     put_split,
     reader_of_steps,
     step_draft,
@@ -47,6 +48,7 @@ from planner.launch.targets.trained import (
     put_plain,
     put_token_budget,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.trainer.writing import nested
@@ -136,11 +138,10 @@ def answers(reading: Reading) -> Answers:
         values["training_objective"] = str(TrainingObjective.SFT)
         found.notes.append(TEACHER)
     else:
-        if _has_section(reading, "ppo"):
-            found.notes.append("It also trains a critic (ppo), which is not predicted.")
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
         skips = flag(reading, *(f"{one}{_SKIPS}" for one in _ALGORITHMS[:2]))
-        put_objective(found, not skips and (penalty is None or penalty > 0))
+        has_reference = not skips and (penalty is None or penalty > 0)
+        put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, found)
     used = TARGET.table.used
     return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
@@ -273,9 +274,7 @@ def _updates(reading: Reading, found: Gathered) -> None:
     prompts = number(reading, *(f"{one}num_prompts_per_step" for one in sections))
     each = number(reading, *(f"{one}num_generations_per_prompt" for one in sections))
     batch = found.values["global_batch_size"]
-    if prompts and each and prompts * each > batch and prompts * each % batch == 0:
-        times = prompts * each // batch
-        found.notes.append(f"A step of NeMo-RL is {times} such updates, after one generation.")
+    tell_updates(found, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
 
 
 _GENERATION = "policy.generation."
@@ -289,13 +288,12 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values = found.values
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
-    dynamic = flag(reading, "grpo.use_dynamic_sampling")
     divides = flag(reading, "grpo.normalize_rewards", default=True)
-    other = Algorithm.GRPO if divides else Algorithm.RLOO
-    other = Algorithm.DAPO if dynamic else other
-    values["algorithm"] = str(Algorithm.PPO if _has_section(reading, "ppo") else other)
-    if dynamic:
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    values["algorithm"] = str(Algorithm.GRPO if divides else Algorithm.RLOO)
+    if flag(reading, "grpo.use_dynamic_sampling"):
+        put_redrawn(found)
+    if _has_section(reading, "ppo"):
+        values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
     prompt = number(reading, "data.max_input_seq_length")
     is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence

@@ -19,7 +19,6 @@ from planner.launch.target import (
     Job,
     Target,
     Variable,
-    gathered,
 )
 from planner.launch.targets.rl_steps import (
     MODEL,
@@ -27,17 +26,18 @@ from planner.launch.targets.rl_steps import (
     is_apart,
     per_rank,
     put_lengths,
+    put_redrawn,
     put_split,
     reader_of_steps,
     step_draft,
     step_words,
 )
 from planner.launch.targets.trained import (
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
     put_token_budget,
+    read_update,
+    tell_updates,
 )
 from planner.launch.understood import (
     Answers,
@@ -48,7 +48,6 @@ from planner.launch.understood import (
     number,
     require_split,
     told,
-    with_words,
     worded,
 )
 
@@ -65,19 +64,9 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.startswith(_MODULE) for word in words[:4])
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = with_words(reading)
-    found = gathered(reading, "OpenRLHF")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    found.need("model", next(filter(None, map(reading.text, _MODELS)), None))
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
         put_lora(reading, found, rank, "--target_modules", "--ds.lora.target_modules")
@@ -102,8 +91,6 @@ def answers(reading: Reading) -> Answers:
         _on_rollouts(reading, found)
         gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
     _batch(reading, found, gpus)
-    used = TARGET.table.used
-    return found.made(used=used, ignored=of_sections(reading, ("--",)) - used)
 
 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
@@ -151,14 +138,10 @@ def _on_rollouts(reading: Reading, found: Gathered) -> None:
             why = "prompts and answers of 1,024 tokens are OpenRLHF's"
             found.defaults["sequence_length"] = why
     weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
-    put_objective(found, not weights or weights[0] > 0)
-    if (told(reading, *_ESTIMATOR) or "gae") == "gae":
-        found.notes.append("It also trains a critic (gae), which is not predicted.")
+    has_critic = (told(reading, *_ESTIMATOR) or "gae") == "gae"
+    put_objective(found, not weights or weights[0] > 0, has_critic=has_critic)
     generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
-    batch = number(reading, *_WHOLE) or 128
-    if generated > batch and generated % batch == 0:
-        times = generated // batch
-        found.notes.append(f"A step of OpenRLHF is {times} such updates, after one generation.")
+    tell_updates(found, "OpenRLHF", generated, number(reading, *_WHOLE) or 128)
 
 
 def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
@@ -206,8 +189,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
         episodes = number(reading, "--train.num_episodes") or 1
         values["max_steps"] = max(prompts * episodes // int(values["prompts_per_step"]), 1)
     if flag(reading, *_FILTERS):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     if flag(reading, *_DYNAMIC):
         budget = number(reading, *_BUDGET) or _MICRO_TOKENS
         values["micro_batch_tokens"] = budget * int(values["context_parallel"])
@@ -295,7 +277,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("openrlhf", answers=answers, starts=starts),
+    Target.of("openrlhf", answers=read_update("openrlhf", _tell, _MODELS, ("--",)), starts=starts),
     profiles=("OpenRLHF",),
     put=_put_step,
     whole=worded,

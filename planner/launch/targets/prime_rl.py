@@ -8,13 +8,12 @@ those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
-from planner.launch.target import Target, gathered
+from planner.launch.target import Target
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.trained import (
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
+    read_update,
     require_ranks,
 )
 from planner.launch.understood import Answers, Gathered, Reading, flag, number, told, worded
@@ -30,22 +29,16 @@ _ANSWERS = (
     "orchestrator.sampling.max_tokens",
 )
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
-_OTHERS = ("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume")
+_OTHERS = (
+    *("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume"),
+    *("seq_len", "max_", "output_dir", "clean"),
+)
+_MODELS = ("model.name", f"{_MODEL}name")
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    found = gathered(reading, "prime-rl")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    models = (reading.text(name) for name in ("model.name", f"{_MODEL}name"))
-    found.need("model", next(filter(None, models), None))
     if f"{_MODEL}lora.rank" in reading.found.options or reading.has("trainer.model.lora"):
         rank = number(reading, f"{_MODEL}lora.rank") or _RANK
         put_lora(reading, found, rank, f"{_MODEL}lora.target_modules")
@@ -76,9 +69,6 @@ def answers(reading: Reading) -> Answers:
     if steps := number(reading, "max_steps", "orchestrator.max_steps"):
         values["total_tokens"] = steps * int(values["global_batch_size"]) * length
     put_objective(found, has_reference=False)
-    used = TARGET.table.used
-    sections = (*_SECTIONS, *_OTHERS, "seq_len", "max_", "output_dir", "clean")
-    return found.made(used=used, ignored=of_sections(reading, sections) - used)
 
 
 _AWAY = (f"{_MODEL}fsdp_cpu_offload", f"{_MODEL}optim_cpu_offload")
@@ -145,7 +135,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target.of("prime-rl", answers=answers),
+    Target.of("prime-rl", answers=read_update("prime-rl", _tell, _MODELS, (*_SECTIONS, *_OTHERS))),
     profiles=("prime-rl",),
     put=_put_step,
     whole=worded,

@@ -25,7 +25,6 @@ from planner.launch.target import (
     Draft,
     Job,
     Target,
-    gathered,
     override,
 )
 from planner.launch.targets.rl_steps import (
@@ -34,6 +33,8 @@ from planner.launch.targets.rl_steps import (
     OUTPUT,
     is_apart,
     per_rank,
+    put_as_verl,
+    put_redrawn,
     put_split,
     reader_of_steps,
     step_draft,
@@ -42,13 +43,13 @@ from planner.launch.targets.rl_steps import (
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
-    put_plain,
     put_token_budget,
+    read_update,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import (
@@ -60,7 +61,6 @@ from planner.launch.understood import (
     is_hidden,
     number,
     told,
-    with_words,
     worded,
 )
 
@@ -82,7 +82,9 @@ _SECTIONS = (
     *(f"{_ACTOR}kl_", f"{_ACTOR}entropy_", f"{_ACTOR}loss_", f"{_ACTOR}grad_clip"),
     *(f"{_ACTOR}policy_loss.", f"{_ACTOR}checkpoint.", f"{_ACTOR}profiler.", _OVERRIDES, _MEGATRON),
     *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
+    *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
 )
+_MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
 _HOST = (
     "param_offload and optimizer_offload move weights and states to the host between the phases of "
     "a step: in the update, which is predicted, they are on the GPU."
@@ -106,20 +108,11 @@ def is_of(values: Mapping[str, object]) -> bool:
     return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = with_words(reading)
-    found = gathered(reading, "verl")
-    put_plain(found)
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
-        return _supervised(reading, found)
-    found.need("model", reading.text(f"{_MODEL}path") or None)
+        _supervised(reading, found)
+        return
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
         put_lora(reading, found, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
     strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
@@ -130,18 +123,14 @@ def answers(reading: Reading) -> Answers:
     length = _length(reading, found)
     _batch(reading, found, length)
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
-    put_objective(found, has_reference or flag(reading, "algorithm.use_kl_in_reward"))
-    if (told(reading, "algorithm.adv_estimator") or "gae") == "gae":
-        found.notes.append("adv_estimator gae also trains a critic, which is not predicted.")
+    has_critic = (told(reading, "algorithm.adv_estimator") or "gae") == "gae"
+    has_reference = has_reference or flag(reading, "algorithm.use_kl_in_reward")
+    put_objective(found, has_reference, has_critic=has_critic)
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
         found.notes.append(_HOST)
-    return found.made(
-        used=TARGET.table.used, ignored=of_sections(reading, _SECTIONS) - TARGET.table.used
-    )
 
 
 _OF_SFT = {
-    "model": ("model.partial_pretrain", "model.path"),
     "rank": ("model.lora_rank", "model.lora.rank"),
     "ulysses": ("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"),
     "length": ("data.max_length",),
@@ -149,20 +138,17 @@ _OF_SFT = {
     "micro": ("data.micro_batch_size_per_gpu", "data.micro_batch_size"),
     "repeats": ("model.enable_gradient_checkpointing",),
     "offload": ("model.fsdp_config.cpu_offload", "engine.offload_policy"),
-    "packs": ("use_remove_padding", "model.use_remove_padding"),
 }
-_SFT_SECTIONS = ("data.", "model.", "optim.", "trainer.", "engine.", "engine=", "checkpoint.")
 _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
-def _supervised(reading: Reading, found: Gathered) -> Answers:
+def _supervised(reading: Reading, found: Gathered) -> None:
     """Fine-tuning on given answers, by FSDP."""
     values = found.values
     if (engine := told(reading, "engine", "model.strategy")) and not engine.startswith("fsdp"):
         raise LaunchError(
             f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
         )
-    found.need("model", next(filter(None, map(reading.text, _OF_SFT["model"])), None))
     if rank := number(reading, *_OF_SFT["rank"]):
         put_lora(reading, found, rank, *(f"model.{name}" for name in _ADAPTED))
     values["training_objective"] = "sft"
@@ -180,8 +166,6 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
     if epochs := number(reading, "trainer.total_epochs"):
         values["epochs"] = epochs
     found.notes.append(UNPACKED.format(option="data.max_length"))
-    known = frozenset(name for several in _OF_SFT.values() for name in several)
-    return found.made(used=known, ignored=of_sections(reading, _SFT_SECTIONS) - known)
 
 
 _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
@@ -280,9 +264,7 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
     share = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
     generated = number(reading, "data.train_batch_size")
-    if generated and generated % (prompts or _MINI) == 0 and generated > (prompts or _MINI):
-        times = generated // (prompts or _MINI)
-        found.notes.append(f"A step of verl is {times} such updates, after one generation.")
+    tell_updates(found, "verl", generated, prompts or _MINI)
     if steps and generated and length:
         values["total_tokens"] = steps * generated * (answers_each or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
@@ -321,12 +303,10 @@ _STALE, _SYNC_STEPS = 0.1, 4
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: who runs where, and passes beside the update."""
     values = found.values
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
+    is_megatron = put_as_verl(update, found)
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     part = _MEGATRON if is_megatron else _FSDP
     moved = [flag(reading, f"{part}{name}") for name in _MOVED[:2]]
     values["offload_train"] = all(moved)
@@ -590,7 +570,12 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("verl", answers=answers, starts=starts, is_of=is_of),
+    Target.of(
+        "verl",
+        answers=read_update("verl", _tell, _MODELS, _SECTIONS),
+        starts=starts,
+        is_of=is_of,
+    ),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,
