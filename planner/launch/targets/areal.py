@@ -40,6 +40,8 @@ _SECTIONS = (
     *("perf_tracer", "seed", "tokenizer_path", "total_", "experiment_", "trial_", "enable_"),
 )
 _MINI, _LENGTH, _KL, _RANK = 4, 16_384, 0.1, 32
+_AT_ONCE = 256
+"""``max_num_seqs`` of vLLM; SGLang runs what its cache holds."""
 _PART = re.compile(r"(?:([a-z]+)(?:\[\w*\])?[:.])?\(?([\w:|()]*)")
 _SIZE = re.compile(r"([dptcesm])(\d{1,6})")
 
@@ -157,6 +159,12 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["rollout_tensor_parallel"] = sizes.get("t", 1)
     share = {"vllm": "gpu_memory_utilization", "sglang": "mem_fraction_static"}[values["engine"]]
     found.put("rollout_gpu_memory", reading.amount(f"{values['engine']}.{share}"))
+    # A rollout is a prompt with its answers.
+    prompts = number(reading, "rollout.max_concurrent_rollouts", "rollout.consumer_batch_size")
+    prompts = prompts or int(values["prompts_per_step"])
+    flying = prompts * int(values["samples_per_prompt"]) // sizes.get("d", 1)
+    usual = flying if values["engine"] == "sglang" else _AT_ONCE
+    values["max_num_seqs"] = max(min(int(values.get("max_num_seqs", usual)), flying), 1)
     stale = number(reading, "rollout.max_head_offpolicyness") or 0
     placement = Placement.COLOCATED if shares else Placement.SEPARATE
     if stale and not shares and flag(reading, "async_training", default=True):
