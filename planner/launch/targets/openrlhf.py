@@ -75,6 +75,8 @@ def _tell(reading: Reading, found: Gathered) -> None:
     values["framework"] = "HF Trainer" if rank else "DeepSpeed"
     values["tensor_parallel"] = number(reading, *_TENSOR) or 1
     values["context_parallel"] = number(reading, *_RING) or 1
+    if values["context_parallel"] > 1:
+        values["cp_comm_type"] = "p2p"
     values["pipeline_parallel"] = 1
     zero = next((n for o in _ZERO if (n := reading.number(o)) is not None), None)
     found.put("zero_stage", zero)

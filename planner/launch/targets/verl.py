@@ -84,6 +84,8 @@ _SECTIONS = (
     *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
     *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
 )
+_TOLD = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
+"""What others that extend its trainer are told, too."""
 _MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
 _HOST = (
     "param_offload and optimizer_offload move weights and states to the host between the phases of "
@@ -95,12 +97,17 @@ _ADAPTED = ("lora.target_modules", "target_modules")
 
 
 def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts verl's training on rollouts.
+    """Whether a command starts verl's training on rollouts, or another that is told as it is.
 
     >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
+    >>> starts(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
+    True
     """
-    return any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3])
+    if any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+        return True
+    is_script = any(word.endswith(".sh") for word in words[:3])
+    return not is_script and any(word.lstrip("+").startswith(_TOLD) for word in words)
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -110,6 +117,7 @@ def is_of(values: Mapping[str, object]) -> bool:
 
 def _tell(reading: Reading, found: Gathered) -> None:
     """What the update of the policy is; see the module."""
+    _tell_program(reading, found)
     if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
         _supervised(reading, found)
         return
@@ -128,6 +136,15 @@ def _tell(reading: Reading, found: Gathered) -> None:
     put_objective(found, has_reference, has_critic=has_critic)
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
         found.notes.append(_HOST)
+
+
+def _tell_program(reading: Reading, found: Gathered) -> None:
+    """Say that a program is read as verl's own."""
+    words = [text for one in reading.found.positional for text in one.texts if text]
+    if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+        found.notes.append(
+            f"{words[0]} is read as verl.trainer.main_ppo: what it does otherwise is not predicted."
+        )
 
 
 _OF_SFT = {
@@ -303,6 +320,7 @@ _STALE, _SYNC_STEPS = 0.1, 4
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: who runs where, and passes beside the update."""
     values = found.values
+    _tell_program(reading, found)
     is_megatron = put_as_verl(update, found)
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
@@ -503,6 +521,8 @@ def _by_megatron(job: Job, words: Words) -> Words:
 def _by_fsdp(job: Job, words: Words) -> Words:
     """The words of FSDP, and none of Megatron-Core's."""
     found = words_of_fsdp(job, "verl", _MEGATRON)
+    if int(job["context_parallel"]) == 1:
+        found[f"cp_comm_type{OF_FSDP}"] = None
     away = None if "offload_train" in words else _flag(job["offload_train"])
     return found | {f"offload_train{OF_FSDP}": away, "packed by FSDP": True}
 

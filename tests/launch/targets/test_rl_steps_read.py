@@ -140,6 +140,40 @@ def test_a_step_of_verl_that_streams_is_what_it_trains_between_transfers(tmp_pat
     assert told(found, "old_logprob") == ["False"]
 
 
+@pytest.mark.parametrize(
+    ("words", "exchange"),
+    [
+        (_MAIN + _VERL + "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2", "a2a"),
+        (
+            "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
+            "--train.colocate_all --zero_stage 3 --ring_attn_size 2 "
+            "--vllm_gpu_memory_utilization 0.5 --advantage_estimator group_norm "
+            "--gradient_checkpointing",
+            "p2p",
+        ),
+    ],
+)
+def test_ranks_that_share_sequences_are_predicted(
+    tmp_path: Path, words: str, exchange: str
+) -> None:
+    """verl's trade tokens for heads, OpenRLHF's send keys round a ring."""
+    file = tmp_path / "run.sh"
+    file.write_text(words)
+    request = (
+        LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
+    )
+    _, found, _ = judged(request)
+    assert not found.rejected_by
+    assert full_row(found)["cp_comm_type"] == exchange
+    assert full_row(found)["context_parallel"] == 2
+
+
+def test_a_program_that_is_told_as_verl_is_read_so_and_named(tmp_path: Path) -> None:
+    found = read(tmp_path, "python3 -m recipe.partial_rollout.start " + _VERL)
+    assert told(found, "prompts_per_step", "framework") == ["512", "verl"]
+    assert "recipe.partial_rollout.start is read as verl" in " ".join(found.notes)
+
+
 def test_a_step_is_predicted_and_answers_beside_the_file_count(tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text(_MAIN + _VERL)

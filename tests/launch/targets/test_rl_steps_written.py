@@ -78,6 +78,7 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
     else:
         has_stages = framework != "nemo-rl-dtensor"
         settings["zero_stage"] = draw(several((2, 3))) if has_stages else 3
+        settings["context_parallel"] = draw(several((1, 2))) if has_stages else 1
     asked = {
         "model": "qwen3-30b-a3b" if has_experts else "qwen3-8b",
         "num_gpus": gpus,
