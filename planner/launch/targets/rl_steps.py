@@ -157,6 +157,17 @@ def put_lengths(
     found.values["output_cap"] = min(answer or most, most)
 
 
+def put_sequences(found: Gathered, size: int, length: int, is_packed: bool) -> None:
+    """Micro-batches of so many sequences: at their mean where packed, of the longest at least."""
+    mean = int(found.values["input_tokens"]) + int(found.values["output_cap"]) // OF_MEAN
+    each = mean if is_packed and size > 1 else length
+    found.values["micro_batch_tokens"] = max(size * each, length)
+    if each != length:
+        found.notes.append(
+            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
+        )
+
+
 def put_split(found: Gathered, placement: Placement, train: int | None, rollout: int) -> None:
     """Where both sides run, on so many GPUs each; ``rollout`` is not read of colocated ones."""
     values = found.values

@@ -11,9 +11,9 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import AdapterSync
 from planner.launch.target import Target
 from planner.launch.targets.rl_steps import (
-    OF_MEAN,
     put_as_verl,
     put_redrawn,
+    put_sequences,
     put_split,
     reader_of_steps,
 )
@@ -118,14 +118,11 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     length = int(update.values["sequence_length"])
     budget = number(reading, "trainer.max_tokens_per_microbatch")
     size = int(update.values["micro_batch_size"])
-    counted = size * length
-    if flag(reading, "trainer.remove_microbatch_padding", default=True) and size > 1:
-        mean = int(values["input_tokens"]) + int(values["output_cap"]) // OF_MEAN
-        counted = size * mean
-        found.notes.append(
-            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
-        )
-    values["micro_batch_tokens"] = max(budget or counted, length)
+    if budget:
+        values["micro_batch_tokens"] = max(budget, length)
+    else:
+        packs = flag(reading, "trainer.remove_microbatch_padding", default=True)
+        put_sequences(found, size, length, packs)
     values["offload_train"] = values["offload_rollout"] = True
     _put_placement(reading, update, found)
 

@@ -35,6 +35,7 @@ from planner.launch.targets.rl_steps import (
     per_rank,
     put_as_verl,
     put_redrawn,
+    put_sequences,
     put_split,
     reader_of_steps,
     step_draft,
@@ -340,14 +341,16 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None:
-    """Tokens of a micro-batch: a budget, or sequences of full length."""
+    """Tokens of a micro-batch: a budget, or sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
         found.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
     sizes = [update.values.get(name) for name in ("micro_batch_size", "sequence_length")]
-    if None not in sizes:
-        found.values["micro_batch_tokens"] = int(str(sizes[0])) * int(str(sizes[1]))
+    if None in sizes:
+        return
+    packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
+    put_sequences(found, *(int(str(one)) for one in sizes), is_packed=packs)
 
 
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:

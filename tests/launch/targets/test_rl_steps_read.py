@@ -88,12 +88,19 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("actor_rollout_ref.actor.strategy=megatron", "framework", "verl Megatron"),
         # Ranks that share a sequence share the budget: 16,384 tokens on each of two.
         ("actor_rollout_ref.actor.ulysses_sequence_parallel_size=2", "micro_batch_tokens", "32768"),
-        # Two sequences of 1,024 + 8,192 tokens.
+        # Two sequences of 1,024 + 8,192 tokens; four of 1,024 + a quarter of 8,192.
         (
             "actor_rollout_ref.actor.use_dynamic_bsz=False "
+            "actor_rollout_ref.model.use_remove_padding=False "
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
             "micro_batch_tokens",
             "18432",
+        ),
+        (
+            "actor_rollout_ref.actor.use_dynamic_bsz=False "
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+            "micro_batch_tokens",
+            "12288",
         ),
     ],
 )
