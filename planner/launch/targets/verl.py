@@ -346,11 +346,10 @@ def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
         found.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
-    sizes = [update.values.get(name) for name in ("micro_batch_size", "sequence_length")]
-    if None in sizes:
-        return
-    packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-    put_sequences(found, *(int(str(one)) for one in sizes), is_packed=packs)
+    size, length = (update.values.get(n) for n in ("micro_batch_size", "sequence_length"))
+    if size is not None and length is not None:
+        packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
+        put_sequences(found, int(str(size)), int(str(length)), is_packed=packs)
 
 
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
