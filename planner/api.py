@@ -192,10 +192,10 @@ def size(
         Something is unknown, faulty or impossible for all GPUs alike, or nothing says what the
         GPUs must reach.
 
-    >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T",
+    >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
     >>> sizes.best.fewest.num_gpus
-    112
+    128
     """
     contracts = contracts_given(contract)
     asked, day = load_of(make_request(request), load, startup_time)
@@ -245,7 +245,7 @@ def size_services(
 
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
-    ...     stock={"h100": 8}, price=2,
+    ...     stock={"h100": 8}, price=2, engine="vllm",
     ... )
     >>> fleet.pools[0].most
     4
@@ -292,7 +292,8 @@ def size_pools(
         A pool runs on none of the GPUs, or the stock is too small.
 
     >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
-    ...                    request_rate=100, lengths="azure-code", engine="vllm")
+    ...                    request_rate=100, lengths="azure-code", engine="vllm",
+    ...                    mode="aggregated")
     >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
     (2, 2)
     """

@@ -76,6 +76,19 @@ class Errors:
         """A number for each kind, level by level."""
         return [_codes(level) for level in self.levels]
 
+    @cached_property
+    def normalized(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Middle and spread of each run's kind without its fold, and its distance in spreads."""
+        middle, spread = np.empty_like(self.values), np.empty_like(self.values)
+        for name in np.unique(self.folds):
+            kinds = _spreads(self, np.flatnonzero(self.folds != name))
+            for at in np.flatnonzero(self.folds == name).tolist():
+                of_run = zip(self.levels[::-1], kinds[::-1], strict=True)
+                middle[at], spread[at] = next(
+                    known[level[at]] for level, known in of_run if level[at] in known
+                )
+        return middle, spread, (self.values - middle) / spread
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
@@ -111,7 +124,7 @@ def _codes(names: Iterable[Hashable]) -> NDArray[np.intp]:
 def pooled(errors: Errors) -> Pooled:
     """The intervals of every kind, told by all runs."""
     every = np.arange(len(errors.values))
-    away = _normalized(errors)[2]
+    away = errors.normalized[2]
     down, up = _reach(errors, away, every)
     found = {}
     for level, kinds in zip(errors.levels, _spreads(errors, every), strict=True):
@@ -123,7 +136,7 @@ def pooled(errors: Errors) -> Pooled:
 
 def left_out(errors: Errors) -> LeftOut:
     """What the others say of each publisher's runs."""
-    middle, spread, away = _normalized(errors)
+    middle, spread, away = errors.normalized
     low, high = np.empty_like(middle), np.empty_like(middle)
     for name in np.unique(errors.folds):
         own = np.flatnonzero(errors.folds == name)
@@ -134,19 +147,6 @@ def left_out(errors: Errors) -> LeftOut:
         low[own] = middle[own] - factor * reach[0] * spread[own]
         high[own] = middle[own] + factor * reach[1] * spread[own]
     return LeftOut(low=low, high=high)
-
-
-def _normalized(errors: Errors) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Middle and spread of each run's kind without its publisher, and its distance in spreads."""
-    middle, spread = np.empty_like(errors.values), np.empty_like(errors.values)
-    for name in np.unique(errors.folds):
-        kinds = _spreads(errors, np.flatnonzero(errors.folds != name))
-        for at in np.flatnonzero(errors.folds == name).tolist():
-            of_run = zip(errors.levels[::-1], kinds[::-1], strict=True)
-            middle[at], spread[at] = next(
-                known[level[at]] for level, known in of_run if level[at] in known
-            )
-    return middle, spread, (errors.values - middle) / spread
 
 
 def _spreads(errors: Errors, rows: NDArray[np.intp]) -> list[dict[Keys, tuple[float, float]]]:
@@ -226,8 +226,8 @@ def group_factor(errors: Errors, groups: Names) -> tuple[float, int]:
     if not own.size:
         return 1.0, 0
     every = np.arange(len(errors.values))
-    reach = _reach(errors, _normalized(errors)[2], every)
-    away = _normalized(replace(errors, folds=np.where(groups != "", groups, errors.folds)))[2]
+    reach = _reach(errors, errors.normalized[2], every)
+    away = replace(errors, folds=np.where(groups != "", groups, errors.folds)).normalized[2]
     needed = np.maximum(away / reach[1], -away / reach[0])[own]
     weights = _weights(groups[own], 1.0) * np.where(errors.fitted[own], FITTED, 1.0)
     number = len(np.unique(groups[own]))

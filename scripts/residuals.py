@@ -189,17 +189,18 @@ def widening(found: Sequence[Residual]) -> dict[tuple[str, str], tuple[float, in
     Also by what is left out: all runs of a software on a GPU; of serving whole releases of an
     engine, and whole architectures.
     """
+    errors = {name: _errors(found, name) for name in _quantities(found)}
     return {
         **{
             (name, basis): factor
-            for name in _quantities(found)
-            for basis, factor in pooled(_errors(found, name)).widening.items()
+            for name, its in errors.items()
+            for basis, factor in pooled(its).widening.items()
         },
         **{
             (name, lack): factor
-            for name in _quantities(found)
+            for name, its in errors.items()
             for lack in LACKS
-            if (factor := group_factor(_errors(found, name), _groups(found, name, lack)))[1]
+            if (factor := group_factor(its, _groups(found, name, lack)))[1]
         },
     }
 

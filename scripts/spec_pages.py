@@ -26,8 +26,8 @@ _PEAKS = (Precision.BF16, Precision.FP8, Precision.FP4)
 _GPUS = """# GPUs
 
 What `planner` knows of each GPU: dense peaks, bandwidths in one direction, and the price that
-`hardware_specs/prices.csv` has of an hour. *assumed* has no published source; *default* stands
-for what no kernel of that GPU was measured for."""
+`hardware_specs/prices.csv` has of an hour. *assumed* has no published source. What no kernel of a
+GPU was measured for is that of its defaults, which stand at the end."""
 _CLUSTERS = "# Clusters\n\nNodes and the networks between them, by name for `--cluster`."
 _MODELS = """# Models
 
@@ -43,16 +43,25 @@ Profiles for `--engine`: the scheduler of serving software, and its times that w
 published runs. `planner validate` shows how well: [accuracy](../accuracy.md)."""
 
 Row = Sequence[str]
+Defaults = dict[str, tuple[dict[str, Row], dict[str, str]]]
+"""Numbers by name, and texts of sources by their names, of each group of defaults."""
+
+_DEFAULT_SOURCE = re.compile(r"default \(([^)]*)\)")
 
 
 def gpus(catalogue: Catalogue) -> str:
-    """Key figures of all GPUs, then each with every number."""
+    """Key figures of all GPUs, each with every number of its own, and the defaults once."""
     names = catalogue.names(SpecKind.GPUS)
     peaks = (f"{peak} TFLOP/s" for peak in _PEAKS)
     head = ("GPU", "memory GiB", "memory GB/s", *peaks, "link GB/s", "W", "USD/h")
     rows = (_gpu(catalogue, name) for name in names)
-    sections = (_section(catalogue, SpecKind.GPUS, name) for name in names)
-    return _page(_GPUS, table(head, rows), *sections)
+    defaults: Defaults = {}
+    sections = [_section(catalogue, SpecKind.GPUS, name, defaults) for name in names]
+    ends = (
+        _page(f"## {_defaults_of(group)}", _sourced(shown.values(), sources))
+        for group, (shown, sources) in sorted(defaults.items())
+    )
+    return _page(_GPUS, table(head, rows), *sections, *ends)
 
 
 def clusters(catalogue: Catalogue) -> str:
@@ -113,22 +122,44 @@ def _scaled(given: float | None, scale: float, digits: int = 10) -> str:
     return "" if given is None else f"{given / scale:,.{digits}g}"
 
 
-def _section(catalogue: Catalogue, kind: SpecKind, name: str) -> str:
-    values, builds_on = _values(catalogue, kind, name)
-    sources = values.pop("sources", {})
+def _section(
+    catalogue: Catalogue, kind: SpecKind, name: str, defaults: Defaults | None = None
+) -> str:
+    """All that a file says; what it has of ``defaults`` goes there, and is named here."""
+    values, sources, builds_on = _values(catalogue, kind, name)
     about = [str(values.pop(key)) for key in ("vendor", "year") if key in values]
     if aliases := values.pop("aliases", []):
         about.append(f"also {', '.join(map(str, aliases))}")
-    about += [f"builds on {other}" for other in builds_on]
     notes = plain(str(values.pop("notes", "")))
-    rows = [row for row in _numbers(values) if row[0] != "`name`"]
+    own, groups = [], dict[str, None]()
+    for row in _numbers(values):
+        found = _DEFAULT_SOURCE.match(sources.get(row[2], ""))
+        if defaults is None or found is None:
+            own += [row] if row[0] != "`name`" else []
+            continue
+        groups[found[1]] = None
+        shown, of_group = defaults.setdefault(found[1], ({}, {}))
+        if shown.setdefault(row[0], row) != row:
+            raise ValueError(f"{name}: {row[0]} differs from the default of {found[1]}")
+        of_group[row[2]] = sources[row[2]]
+    links = [f"[{group}](#{_anchor(_defaults_of(group))})" for group in groups]
+    rest = f"What is not here: the defaults of {', '.join(links)}." if links else ""
+    if builds_on:
+        rest = f"What is not here: as [{builds_on}](#{_anchor(builds_on)})."
+    return _page(f"## {name}", plain("; ".join(about)), notes, _sourced(own, sources), rest)
+
+
+def _defaults_of(group: str) -> str:
+    return f"Defaults of {group}"
+
+
+def _sourced(rows: Iterable[Row], sources: Mapping[str, str]) -> str:
+    """A table of numbers, and below it what their sources are."""
+    rows = list(rows)
     used = dict.fromkeys(row[2] for row in rows)
     origins = (f"- {plain(key)}: {plain(sources[key])}" for key in used if key in sources)
-    shown = table(
-        ("name", "value", "source"), ((*row[:2], _source(row[2], sources)) for row in rows)
-    )
-    facts = plain("; ".join(about))
-    return _page(f"## {name}", facts, notes, shown, "\n".join(origins))
+    cells = ((*row[:2], _source(row[2], sources)) for row in rows)
+    return _page(table(("name", "value", "source"), cells), "\n".join(origins))
 
 
 def _source(key: str, sources: Mapping[str, str]) -> str:
@@ -136,19 +167,25 @@ def _source(key: str, sources: Mapping[str, str]) -> str:
     marks = ("assumed", "default", "transferred")
     told = sources.get(key, key)
     mark = next((mark for mark in marks if told.startswith(mark)), "")
-    return f"**{mark}**" if mark == key else f"{plain(key)}{f' (**{mark}**)' if mark else ''}"
+    return (
+        f"**{mark}**" if mark and mark == key else f"{plain(key)}{f' (**{mark}**)' if mark else ''}"
+    )
 
 
-def _values(catalogue: Catalogue, kind: SpecKind, name: str) -> tuple[dict[str, Any], list[str]]:
-    """What a file says with what it builds on, and the names of that."""
+def _values(
+    catalogue: Catalogue, kind: SpecKind, name: str
+) -> tuple[dict[str, Any], Mapping[str, str], str]:
+    """What a file says itself, the sources of it, and the name of what it builds on."""
     path = catalogue.find(kind, name)
+    values = dict(read_toml(path))
+    of_all: Mapping[str, Any] = values
     if kind in (SpecKind.FRAMEWORKS, SpecKind.ENGINES):
-        values, others = profile_table(kind, path, catalogue.folder)
-        return dict(values), [other.stem for other in others]
-    values = read_toml(path)
-    if kind is SpecKind.GPUS:
-        values, _ = with_defaults(values, str(path), catalogue.folder)
-    return dict(values), []
+        of_all, _ = profile_table(kind, path, catalogue.folder)
+    elif kind is SpecKind.GPUS:
+        of_all, _ = with_defaults(values, str(path), catalogue.folder)
+        values = dict(of_all)
+    values.pop("sources", None)
+    return values, of_all.get("sources", {}), values.pop("extends", "")
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[Row]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 
 from deployments import deployments, is_wrong
 from make_recipes import layout_of, question_of, recipes
@@ -30,6 +31,7 @@ _FROM, _TO, _TIMES = (64, 256), 512, 4
 """GPUs that a series starts with, that it reaches, and how many times as many those are."""
 
 
+@cache
 def _recipes() -> Numbers:
     """1 for each vendor's layout that breaks a rule or is said not to fit."""
     found = (
@@ -38,6 +40,7 @@ def _recipes() -> Numbers:
     return [(float(bool(one.rejected_by)), False) for one in found]
 
 
+@cache
 def _deployments() -> Numbers:
     return [(float(is_wrong(row)), False) for row in deployments()]
 
@@ -45,6 +48,7 @@ def _deployments() -> Numbers:
 def _rooms(least_split: int) -> Callable[[], Numbers]:
     """|predicted / logged - 1| of the room for a cache, from so many tensor-parallel GPUs on."""
 
+    @cache
     def numbers() -> Numbers:
         found = []
         for row in start_logs():

@@ -190,7 +190,8 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     crowded = {**ONE, "model": "llama-3.1-405b"}
     with pytest.raises(InfeasibleError):
         planner.estimate(**crowded).compare_api()
-    nothing = planner.search(**ASKED, num_gpus=1, constraints={"time_to_first_token": "1us"})
+    one = {**ASKED, "num_gpus": 1, "mode": "aggregated", "settings": {"concurrency": 1}}
+    nothing = planner.search(**one, constraints={"time_to_first_token": "1us"})
     with pytest.raises(InfeasibleError):
         nothing.compare_api()
     with pytest.raises(SpecError, match="is not a number"):

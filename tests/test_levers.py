@@ -18,14 +18,25 @@ TRAIN = Request(
     framework="megatron-bridge",
     objectives=("cost",),
 )
+# Sessions that come back to caches that hold a part of their prompts.
 SERVE = Request(
-    workload="serve", model="llama-3.1-8b", gpu="h100", engine="vllm", request_rate=20.0
-)
+    workload="serve", model="llama-3.1-8b", gpu="h100", engine=("vllm",), mode="aggregated",
+    request_rate=20.0, input_tokens=6000, output_tokens=200, turns=12, think_time=25.0,
+    input_variation=0.0, output_variation=0.0, settings={
+        "tensor_parallel": 1, "pipeline_parallel": 1, "quantization": "fp8", "kv_cache": "fp8",
+        "max_num_batched_tokens": 8192, "concurrency": [16, 24, 32, 48, 64],
+    },
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def of_training() -> dict[tuple[str, str], Lever]:
     return found(TRAIN)
+
+
+@pytest.fixture(scope="module")
+def of_serving() -> dict[tuple[str, str], Lever]:
+    return found(SERVE)
 
 
 def found(request: Request) -> dict[tuple[str, str], Lever]:
@@ -60,8 +71,10 @@ def test_contracts_are_levers_by_their_prices(
     assert not any(name == "contract" for name, _ in found(priced))
 
 
-def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate() -> None:
-    lever = found(SERVE)["confidence", "0.9"]
+def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate(
+    of_serving: dict[tuple[str, str], Lever],
+) -> None:
+    lever = of_serving["confidence", "0.9"]
     assert lever.change > 0.1
     assert lever.to_dict()["column"] == "cost_per_hour_usd"
 
@@ -75,14 +88,12 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all(
     assert not any(name == "number of GPUs" for name, _ in found(several))
 
 
-def test_caches_of_prefixes_are_levers_that_say_what_they_find() -> None:
-    request = SERVE.changed(
-        request_rate=40.0, input_tokens=6000, output_tokens=200, turns=12, think_time=60.0,
-        input_variation=0.0, output_variation=0.0, mode="aggregated",
-    )  # fmt: skip
-    by_name = {one.name: one for one in found(request).values()}
+def test_caches_of_prefixes_are_levers_that_say_what_they_find(
+    of_serving: dict[tuple[str, str], Lever],
+) -> None:
+    by_name = {one.name: one for one in of_serving.values()}
     for name in ("router", "host cache"):
         own, other = by_name[name].own, by_name[name].other
         shares = [float(words.split()[-2]) for words in (own, other)]
-        assert shares[0] < 10 < shares[1]
+        assert shares[0] < 30 < shares[1]
         assert by_name[name].change < -0.1

@@ -211,7 +211,7 @@ def test_the_screen_and_the_file_name_open_facts(run: Callable[..., Any], tmp_pa
 def test_a_search_names_them_too(run: Callable[..., Any], tmp_path: Path) -> None:
     path = tmp_path / "search.json"
     command = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100")
-    ran = run(*command, "--gpus", "1", "--engine", "vllm", "--json", path)
+    ran = run(*command, "--gpus", "1", "--engine", "vllm", "--mode", "aggregated", "--json", path)
     assert ran.exit_code == 0
     facts = json.loads(path.read_text())["open_facts"]
     assert "input tokens" in {one["fact"] for one in facts}

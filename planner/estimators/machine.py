@@ -160,6 +160,8 @@ class Links:
         ``sent_across``: share of an all-to-all's bytes between domains that is sent;
         ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
         """
+        if self.ledger is None and not np.any(np.asarray(group.size) > 1):
+            return np.zeros(())
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
         local = self._local_ranks(group)

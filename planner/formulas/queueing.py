@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric
+from planner.base.arrays import FloatArray, IndexArray, Numeric
 
 _RATE_ROUNDS = 12
-_REQUEST_ROUNDS = 30
-_POOL_ROUNDS = 60
+_POOL_ROUNDS = 30
+_SERVER_ROUNDS = 6
+_SETTLED = 1e-12
 _BUSIEST = 0.8
 
 
@@ -446,21 +448,18 @@ def pools_requests(
 ) -> FloatArray:
     r"""Requests that are in flight at a rate where prompts queue at one server, then decode.
 
-    .. math:: N = \lambda \left(z + s \frac{k \rho}{1 - k \rho} + d\right), \quad
-        k = 1 - 1 / N, \quad \rho = \lambda s
+    .. math:: N = \frac{x + \sqrt{x^2 + 4 \rho x / (1 - \rho)}}{2}, \quad
+        x = \lambda (z + d) - \rho, \quad \rho = \lambda s
 
-    ``around`` z and ``decoding`` d pass without a queue. Infinite where the server does not keep
-    up. What `pools_rate` settles, with the rate known (derived here).
+    ``around`` z and ``decoding`` d pass without a queue, and up to one request there is none.
+    Infinite where the server does not keep up. What `pools_rate` settles, with the rate known
+    (derived here).
     """
-    service = np.asarray(service_time)
     with np.errstate(divide="ignore", invalid="ignore"):
-        load = rate * service
-        requests = np.maximum(rate * (around + decoding), 1e-9)
-        for _ in range(_REQUEST_ROUNDS):
-            others = np.maximum(1 - 1 / np.maximum(requests, 1e-9), 0.0) * load
-            wait = np.where(others < 1, service * others / (1 - others), np.inf)
-            requests = rate * (around + wait + decoding)
-    return np.where(load < 1, requests, np.inf)
+        load, alone = rate * np.asarray(service_time), rate * (around + decoding)
+        x = np.maximum(alone - load, 0.0)
+        queued = (x + np.sqrt(x * x + 4 * load * x / (1 - load))) / 2
+        return np.where(load < 1, np.where(alone > 1, queued, alone), np.inf)
 
 
 def pools_rate(
@@ -475,59 +474,71 @@ def pools_rate(
     places: FloatArray,
     together: Numeric,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rate [1/s], servers and seconds of a decode step of a closed loop of ``requests``.
+    r"""Rate [1/s], servers and seconds of a decode step of a closed loop of ``requests``.
+
+    .. math:: N = \lambda (z + w + d), \quad w = \frac{s k \rho}{1 - k \rho}, \quad
+        k = 1 - 1 / N, \quad \rho = \lambda s, \quad d = \frac{n a}{1 - \lambda n b}
 
     Prompts queue at ``servers`` that take ``service_time`` each (approximate mean value analysis
-    of a closed network [1]_; 0 servers are not known: as many as keep up), are ``around`` for as
-    long without a queue, and decode in ``steps`` of ``fixed + slope B`` seconds, B at most
-    ``places``. A share ``together`` of them starts with all others.
+    of a closed network [1]_), are z = ``around`` for as
+    long without a queue, and decode in n = ``steps`` of ``fixed + slope B`` seconds, B at most
+    ``places``. A share g = ``together`` of them starts with all others: they wait for half of
+    them, :math:`(1 - g) w + g s (N - 1) / 2`, if a queue is not longer. 0 servers are not known:
+    the fewest that keep up.
 
     References
     ----------
     .. [1] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues,"
        1979; A. Seidmann et al., 1987, for several servers.
     """
-    service, number = service_time, servers
-    is_known = bool(np.all(number > 0))
-    served = service / np.where(number > 0, number, 1.0)
-    around, requests, served, places, fixed, slope = _alike(
-        around, requests, served, np.minimum(places, requests), fixed, slope
-    )
-    half_of_others = together * np.maximum(requests - 1, 0.0) / 2
-    most, others = 1 / served, served * (requests - 1) / requests
-    decoding, queue = places.copy(), np.zeros_like(places)
-    # Written into the same arrays in every round, which is most of the work of a search.
-    rate, decode, waiting, by_places = (np.empty_like(places) for _ in range(4))
-    whole, more = steps * fixed, steps * slope
-    ahead = half_of_others * served
+    places = np.minimum(places, requests)
+    whole, more, number = steps * fixed, steps * slope, servers
+
+    def settled(number: FloatArray) -> tuple[FloatArray, FloatArray]:
+        served = service_time / number
+        rate = _pools_rate(requests, around, served, places, whole, more, together)
+        least = whole + more * np.minimum(places, 1.0)
+        return rate, np.maximum(whole / (1 - more * rate), least)
+
+    if not np.all(servers > 0):
+        decode = whole + more * places
+        for _ in range(_SERVER_ROUNDS):
+            needed = requests / (around + decode) * service_time / _BUSIEST
+            _, decode = settled(np.maximum(needed, 1.0))
+        number = np.where(servers > 0, servers, np.maximum(np.ceil(needed), 1.0))
+    rate, decode = settled(number)
+    return rate, number, decode / steps
+
+
+def _pools_rate(*figures: Numeric) -> FloatArray:
+    """The rate of `pools_rate`, by Newton's method from above on 1 / T - rate / N.
+
+    T is all that a request takes. Both terms bend downwards, so that no round passes the rate;
+    the rows go on that still move.
+    """
+    shape = np.broadcast_shapes(*(np.shape(one) for one in figures))
+    rows = [np.ravel(np.broadcast_to(one, shape)) for one in figures]
+    rate = np.empty(math.prod(shape))
+    moving: IndexArray | slice = slice(None)
+    _, _, served, places, whole, more, _ = rows
+    last = most = np.minimum(1 / served, places / (whole + more * places))
     for _ in range(_POOL_ROUNDS):
-        np.add(whole, np.multiply(more, decoding, out=decode), out=decode)
-        if not is_known:
-            keeps_up = requests / (around + decode)
-            enough = np.maximum(np.ceil(keeps_up * service / _BUSIEST), 1.0)
-            number = np.where(servers > 0, servers, enough)
-            served = service / number
-            most, others = 1 / served, served * (requests - 1) / requests
-            ahead = half_of_others * served
-        np.multiply(others, queue, out=waiting)
-        # Those that start together wait for half of the others, if a queue is not longer.
-        np.add(np.multiply(waiting, 1 - together, out=rate), ahead, out=rate)
-        np.maximum(rate, waiting, out=rate)
-        np.add(np.add(rate, around, out=rate), decode, out=rate)
-        np.minimum(np.divide(requests, rate, out=rate), most, out=rate)
-        np.minimum(rate, np.divide(places, decode, out=by_places), out=rate)
-        np.add(waiting, served, out=waiting)
-        np.add(queue, np.multiply(waiting, rate, out=waiting), out=queue)
-        np.multiply(queue, 0.5, out=queue)
-        np.maximum(np.multiply(decode, rate, out=decode), 1.0, out=decode)
-        np.add(decoding, np.minimum(decode, places, out=decode), out=decoding)
-        np.multiply(decoding, 0.5, out=decoding)
-    return rate, number, fixed + slope * decoding
-
-
-def _alike(*arrays: FloatArray) -> list[FloatArray]:
-    """Copies of the arrays, all of the shape that they broadcast to, laid out alike."""
-    return [np.array(one, order="C") for one in np.broadcast_arrays(*arrays)]
+        n, around, served, places, whole, more, together = rows
+        others, later = served * np.maximum(1 - 1 / n, 0.0), np.maximum(n - 1, 0.0) / 2 * served
+        queue, decode = 1 / (1 - others * last), whole / (1 - more * last)
+        waiting, least = served * (queue - 1), whole + more * np.minimum(places, 1.0)
+        started = (1 - together) * waiting + together * later
+        total = around + np.maximum(waiting, started) + np.maximum(decode, least)
+        slope = served * others * queue**2 * np.where(started > waiting, 1 - together, 1.0)
+        slope = slope + np.where(decode > least, decode**2 * more / whole, 0.0)
+        found = np.minimum(n * (total + last * slope) / (total**2 + n * slope), most)
+        rate[moving] = found
+        moves = np.abs(found - last) > _SETTLED * found
+        if not moves.any():
+            break
+        moving = np.flatnonzero(moves) if isinstance(moving, slice) else moving[moves]
+        last, most, rows = found[moves], most[moves], [one[moves] for one in rows]
+    return rate.reshape(shape)
 
 
 _ROUNDS = 12

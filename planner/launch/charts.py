@@ -18,7 +18,6 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from planner.base import reading
 from planner.base.records import record
@@ -80,7 +79,7 @@ def chart_around(path: Path) -> Path | None:
     return None
 
 
-def documents_of(chart: Path, values: Mapping[str, Any] | None = None) -> Iterator[Document]:
+def documents_of(chart: Path, values: Mapping[str, object] | None = None) -> Iterator[Document]:
     """What the templates of a chart become for its values and those of the user.
 
     Raises
@@ -122,12 +121,12 @@ def documents_of(chart: Path, values: Mapping[str, Any] | None = None) -> Iterat
         raise faults[0]
 
 
-def values_of(chart: Path) -> dict[str, Any]:
+def values_of(chart: Path) -> dict[str, object]:
     """The values of a chart itself; raises `LaunchError` where they are no YAML."""
     return _plain(chart / _VALUES)
 
 
-def values_in(text: str, name: str) -> dict[str, Any]:
+def values_in(text: str, name: str) -> dict[str, object]:
     """The values of a YAML text; raises `LaunchError` where it is none."""
     found = [one.plain for one in documents(text, name)]
     return {key: value for one in found if isinstance(one, dict) for key, value in one.items()}
@@ -140,13 +139,13 @@ def _beside(chart: Path, name: str) -> str:
     return reading.read_text(path, LARGEST, LaunchError) if is_inside else ""
 
 
-def _plain(path: Path) -> dict[str, Any]:
+def _plain(path: Path) -> dict[str, object]:
     if not path.is_file():
         return {}
     return values_in(reading.read_text(path, LARGEST, LaunchError), path.name)
 
 
-def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def overlaid(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
     """Values with others over them; nothing in place of a value takes it away."""
     found = dict(below)
     for key, value in above.items():
@@ -161,7 +160,7 @@ def overlaid(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, An
 
 
 def in_chart(
-    chart: Path, values: Mapping[str, Any] | None, read: Reader
+    chart: Path, values: Mapping[str, object] | None, read: Reader
 ) -> list[tuple[Path, Found]]:
     """What the templates of a chart start, each with the template that tells it.
 
@@ -199,8 +198,8 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
     ]
     if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
         return []
-    values: dict[str, Any] = {}
-    said: dict[str, Any] = {}
+    values: dict[str, object] = {}
+    said: dict[str, object] = {}
     others: list[str] = []
     named: list[Path] = []
     at = 2
@@ -271,9 +270,9 @@ def _near(path: Path, name: str) -> Path | None:
     return None
 
 
-def _kept(said: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _kept(said: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
     """Values without those of which text alone tells nothing where a number is there already."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in said.items():
         other = own.get(key)
         if isinstance(value, Mapping):
@@ -292,7 +291,7 @@ def _value(text: str) -> object:
     return int(plain) if plain.isdecimal() and len(plain) < 19 else plain
 
 
-def _below(name: str, value: object) -> dict[str, Any]:
+def _below(name: str, value: object) -> dict[str, object]:
     """``a.b[0].c`` as values; a place in a list stands for the whole of it."""
     first, dot, rest = re.sub(r"\\\.", "\0", name).partition(".")
     key, _, index = first.replace("\0", ".").partition("[")

@@ -242,8 +242,8 @@ class Imported:
             A value of the file is none that planner knows.
         """
         self.require(self.lacking(asked), said)
-        settings: dict[str, Any] = {}
-        questions: dict[str, Any] = {}
+        settings: dict[str, object] = {}
+        questions: dict[str, object] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
         values = self._following({**self.values, **asked}, self._values(asked, specs))
         for name, value in values.items():
@@ -513,7 +513,7 @@ def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str
     ]
 
 
-def _name_model(values: dict[str, Any], answers: Answers, specs: Path | None) -> list[str]:
+def _name_model(values: dict[str, object], answers: Answers, specs: Path | None) -> list[str]:
     """Put the model that a name stands for in its place, and say what was made of it."""
     notes = []
     named = str(values.get("model", ""))  # of /path/to/Qwen3-8B the end is a model all the same
@@ -553,7 +553,7 @@ def _resembled(name: str, specs: Path | None) -> str | None:
     return None if is_repository(name) and cached_config(name) else resembled(name, specs)
 
 
-def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, Any]:
+def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:
     """No number of layers where it is all of a stage: that is full recomputation."""
     number = _count_of(values.get("recompute_num_layers"))
     if not number or values.get("model") is None:
@@ -563,7 +563,7 @@ def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> 
     return {"recompute_num_layers": 0} if number * stages >= layers else {}
 
 
-def _with_experts(values: dict[str, Any], catalogue: Catalogue) -> dict[str, Any]:
+def _with_experts(values: dict[str, object], catalogue: Catalogue) -> dict[str, Any]:
     """Without adapters on routed experts of a model that has none, or fuses them as gpt-oss does.
 
     Its experts are no linear layers in any version, so that names of such layers miss them.
@@ -596,10 +596,10 @@ def _untold(target: Target, reading: Reading) -> list[str]:
     ]
 
 
-def _placed(found: Found, catalogue: Catalogue) -> dict[str, Any]:
+def _placed(found: Found, catalogue: Catalogue) -> dict[str, object]:
     """The GPUs that the launcher or the scheduler is asked for."""
     world = found.world
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     nodes, each, total = map(_count, (world.num_nodes, world.gpus_per_node, world.num_gpus))
     if total is not None:
         values["num_gpus"] = total

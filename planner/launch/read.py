@@ -56,6 +56,7 @@ from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models
 from planner.launch.understood import MOST_ABOVE, REPLICAS, Found, World, number_of
 from planner.question.terms import terms_about
+from planner.specs.cache import steady
 
 _MOST_NAMED = 5
 _DEEPEST = 3
@@ -534,6 +535,7 @@ def nothing_found(path: Path, text: str) -> str:
     return f"{path}: starts nothing that is supported: {does}. Supported: {known}."
 
 
+@steady()
 def read_launch(
     path: Path,
     number: int | None = None,

@@ -83,7 +83,7 @@ _EXPERT_SIZES = (
 _EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
 
 
-def _of(spec: object, names: Sequence[str]) -> dict[str, Any]:
+def _of(spec: object, names: Sequence[str]) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names}
 
 

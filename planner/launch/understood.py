@@ -93,7 +93,7 @@ class Answers:
 
     workload: str
     values: Mapping[str, Any]
-    shape: Mapping[str, Any] | None = None
+    shape: Mapping[str, object] | None = None
     used: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)

@@ -240,9 +240,10 @@ class Candidates(ABC):
 
     def at(self, values: float | NDArray[Item], rows: IndexArray) -> NDArray[Item]:
         """Values that broadcast to ``shape``, at flat indices."""
-        if not self.shape:
-            return np.asarray(values).ravel()[rows]
-        return pick(np.asarray(values), self.shape, positions_at(rows, self.shape))
+        values = np.asarray(values)
+        if not self.shape or values.shape == self.shape:
+            return values.ravel()[rows]
+        return pick(values, self.shape, positions_at(rows, self.shape))
 
 
 def at_load(candidates: Candidates) -> Candidates:

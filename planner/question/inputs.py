@@ -259,7 +259,7 @@ def _code(term: Term, value: object, said: str) -> Answer:
     codes = term.enumeration
     if isinstance(value, codes):
         return term.shown(value)
-    words = {str(term.shown(code)): term.shown(code) for code in codes}
+    words = term.by_word
     text = codes.meant(_lower(value))
     if text not in words:
         hint = did_you_mean(text, [*words, *codes.aliases()])
@@ -267,7 +267,7 @@ def _code(term: Term, value: object, said: str) -> Answer:
             hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
         known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
         raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
-    return words[text]
+    return term.shown(words[text])
 
 
 def _lower(value: object) -> str:

@@ -246,11 +246,16 @@ class Term:
             return bool(value)
         return float(value) if self.type in ("share", "number") else int(value)
 
+    @cached_property
+    def by_word(self) -> Mapping[str, enums.Code]:
+        """The codes of a parameter that has them, by what is shown of each."""
+        return {str(self.shown(code)): code for code in self.enumeration}
+
     def coded(self, word: object) -> float:
         """The value in an array of what is shown as ``word``."""
         if self.codes is None:
             return word if isinstance(word, int | float) else math.nan
-        return next(int(code) for code in self.codes if str(self.shown(code)) == str(word))
+        return int(self.by_word[str(word)])
 
     @property
     def plain(self) -> Value:

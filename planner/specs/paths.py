@@ -159,6 +159,13 @@ _MOST_MEANT = 3
 _SHORTEST_PART = 3
 
 
+class UnknownSpecError(SpecError):
+    """No spec has this name; close ones are looked for when somebody reads the message."""
+
+    def __str__(self) -> str:
+        return _unknown(*self.args)
+
+
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
     """All specs of a kind, sorted; those of ``folder`` hide others of their name."""
     return sorted(_files(kind, folder))
@@ -186,7 +193,7 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
     aliases = _aliases(kind, folder)
     if path := _by_alias(name, files, aliases):
         return path
-    raise SpecError(_unknown(SpecKind(kind), name, files, aliases))
+    raise UnknownSpecError(SpecKind(kind), name, files, aliases)
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:

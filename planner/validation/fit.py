@@ -115,8 +115,9 @@ def fit(
     values = {p: p.value(x) for p, x in points.items()}
     tell = progress or _nobody
     tell(1)
-    left_out, folds = _left_out(measured, points, tell)
-    kinds = (log_ratios(measured, {}), log_ratios(measured, values), left_out)
+    after = log_ratios(measured, values)
+    left_out, folds = _left_out(measured, points, after, tell)
+    kinds = (log_ratios(measured, {}), after, left_out)
     time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
@@ -190,6 +191,7 @@ def best_point(
     start: Sequence[float] | None = None,
     tolerance: float = _TOLERANCE,
     slopes: FloatArray | None = None,
+    ratios: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
@@ -198,39 +200,42 @@ def best_point(
     ``start``, a point that is near, goes each time to the best point on the slopes there, and ends
     where a step is shorter than the ``tolerance``.
     ``slopes`` are those of `log_ratios` where they hardly change from there on; shape ``(2,
-    measurements, parameters)``.
+    measurements, parameters)``. ``ratios`` are these at the start, where they are known; shape
+    ``(2, measurements)``.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     noise = np.array([[NOISE], [MEMORY_NOISE]])
     weights = np.broadcast_to(np.sqrt([row.weight for row in measured]), (2, len(measured)))
 
-    def scaled(x: FloatArray) -> FloatArray:
-        values = {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
-        return np.asarray(log_ratios(measured, values) / noise)
+    def ratios_at(x: FloatArray) -> FloatArray:
+        return log_ratios(
+            measured, {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
+        )
 
     first = np.zeros(len(parameters)) if start is None else np.asarray(start)
     x = np.clip(first, low + _INSIDE, high - _INSIDE)
-    z = scaled(x)
-    known = ~np.isnan(z)
-    near = _Line(x=x, z=z[known], slopes=np.zeros(()), weights=weights[known])
+    here = ratios_at(x) if ratios is None else ratios
+    known = ~np.isnan(here)
+    near = _Line(x=x, z=(here / noise)[known], slopes=np.zeros(()), weights=weights[known])
     left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
     while True:
         own = (
-            _slopes(measured, dict(zip(parameters, near.x, strict=True)))
+            _slopes(measured, dict(zip(parameters, near.x, strict=True)), here)
             if slopes is None
             else slopes
         )
         near = replace(near, slopes=(own / noise[..., None])[known])
         step = near.best(low, high) - near.x
-        other = near
+        other, there = near, here
         while left > 0 and np.max(np.abs(step)) >= tolerance / 2:
             left -= 1
-            other = replace(near, x=near.x + step, z=scaled(near.x + step)[known])
+            there = ratios_at(near.x + step)
+            other = replace(near, x=near.x + step, z=(there / noise)[known])
             if other.loss <= near.loss:
                 break
-            other, step = near, step / 2
+            other, there, step = near, here, step / 2
         size = np.max(np.abs(other.x - near.x))
-        near = other
+        near, here = other, there
         if size < tolerance or left <= 0:
             break
     jacobian = near.jacobian(near.x)
@@ -283,10 +288,15 @@ def _robust(z: FloatArray) -> FloatArray:
     return np.asarray(z * np.sqrt(2 / (np.sqrt(1 + z**2) + 1)))
 
 
-def _slopes(measured: Sequence[Measured], points: Mapping[Parameter, float]) -> FloatArray:
-    """Those of `log_ratios` on the parameters' scales; shape ``(2, measurements, parameters)``."""
+def _slopes(
+    measured: Sequence[Measured], points: Mapping[Parameter, float], here: FloatArray
+) -> FloatArray:
+    """Those of `log_ratios`, which are ``here``, on the parameters' scales.
+
+    Shape ``(2, measurements, parameters)``.
+    """
     values = {p: p.value(x) for p, x in points.items()}
-    here, columns = log_ratios(measured, values), []
+    columns = []
     for p, x in points.items():
         step = _STEP if x + _STEP < p.bounds[1] else -_STEP
         columns.append((log_ratios(measured, values | {p: p.value(x + step)}) - here) / step)
@@ -294,11 +304,15 @@ def _slopes(measured: Sequence[Measured], points: Mapping[Parameter, float]) -> 
 
 
 def _left_out(
-    measured: Sequence[Measured], points: Mapping[Parameter, float], tell: Progress
+    measured: Sequence[Measured],
+    points: Mapping[Parameter, float],
+    ratios: FloatArray,
+    tell: Progress,
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs.
 
-    What is fitted to most runs is near the ``points`` that are fitted to all, and has their slopes.
+    ``ratios`` are those at the ``points``, which are fitted to all. What is fitted to most runs is
+    near them, and has their slopes.
     """
     parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
@@ -307,7 +321,7 @@ def _left_out(
     found = np.full((2, len(measured)), np.nan)
     if folds < 2 or not parameters:
         return found, folds
-    slopes = _slopes(measured, points)
+    slopes = _slopes(measured, points, ratios)
     for fold in range(folds):
         mine = [index for index, its in enumerate(fold_of) if its == fold]
         rest = [index for index, its in enumerate(fold_of) if its != fold]
@@ -317,6 +331,7 @@ def _left_out(
             start=start,
             tolerance=_COARSE,
             slopes=slopes[:, rest],
+            ratios=ratios[:, rest],
         )
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = log_ratios([measured[index] for index in mine], values)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.__main__ import run
 from planner.decide.explaining.against import is_better_high
 
 QUESTION = (
@@ -23,11 +24,10 @@ QUESTION = (
 )
 
 
-@pytest.fixture
-def front(planner, tmp_path: Path) -> Path:
-    path = tmp_path / "front.csv"
-    done = planner("search", *QUESTION, "--csv", path, "--all", "--quiet")
-    assert done.exit_code == 0
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("front") / "front.csv"
+    assert run(["search", *QUESTION, "--csv", str(path), "--all", "--quiet"]) == 0
     return path
 
 
@@ -79,10 +79,11 @@ def test_software_and_models_are_compared(planner):
 
 
 def test_what_has_no_plan_is_told(planner):
-    found = planner("compare", "rtx4090", "h100", "h200", "--model", "llama-2-13b", "--gpus", "8")
+    asked = ("--model", "llama-2-13b", "--gpus", "8", "--space", "small")
+    found = planner("compare", "rtx4090", "h100", "h200", *asked)
     assert found.exit_code == 0
     assert "rtx4090: no plan" in found.out
-    alone = planner("compare", "rtx4090", "h100", "--model", "llama-2-13b", "--gpus", "8")
+    alone = planner("compare", "rtx4090", "h100", *asked)
     assert alone.exit_code == 4
     assert "rtx4090" in alone.err
 
@@ -116,6 +117,7 @@ def test_two_versions_of_specs(planner, tmp_path):
     shutil.rmtree(own)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("width", ["40", "72", "200"])
 def test_it_fits_the_terminal(planner, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
@@ -144,7 +146,7 @@ def test_plans_of_several_workloads_have_nothing_in_common(planner, tmp_path):
     planner("search", *QUESTION, "--save-plan", train, "--quiet")
     planner(
         *("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100"),
-        *("--gpus", "1", "--save-plan", serve, "--quiet"),
+        *("--gpus", "1", "--engine", "vllm", "--save-plan", serve, "--quiet"),
     )
     done = planner("compare", train, serve)
     assert done.exit_code == 3
@@ -154,7 +156,7 @@ def test_plans_of_several_workloads_have_nothing_in_common(planner, tmp_path):
 def test_scenarios_of_a_sweep_are_plans(planner, tmp_path):
     folder = tmp_path / "sweep"
     planner(
-        *("sweep", "--model", "llama-7b", "--gpu", "a100,h100", "--gpus", "8"),
+        *("sweep", "--model", "llama-7b", "--gpu", "a100,h100", "--gpus", "8", "--space", "small"),
         *("--output", folder, "--workers", "1", "--quiet"),
     )
     out = planner("compare", f"{folder}:0", f"{folder}:1").out

@@ -14,10 +14,11 @@ SEARCH = (
 )  # fmt: skip
 ONE = (
     "estimate", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2",
-    "--set", "concurrency=16",
+    "--engine", "vllm", "--set", "concurrency=16",
 )  # fmt: skip
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_a_search_ends_with_the_comparison(planner, monkeypatch, columns):
     plain = planner(*SEARCH)
@@ -50,7 +51,8 @@ def test_in_short_few_offers_in_full_all_with_the_old(planner):
 
 
 def test_the_load_that_was_asked_for_has_its_own_line(planner):
-    out = planner(*SEARCH[:7], "--engine", "vllm", "--request-rate", "3", "--compare-api").out
+    asked = (*SEARCH[:7], "--engine", "vllm", "--mode", "aggregated", "--request-rate", "3")
+    out = planner(*asked, "--compare-api").out
     assert "At the 3.00 requests/s asked for" in out
     assert re.search(r"less than \d+ of \d+\s+offers", out)
 

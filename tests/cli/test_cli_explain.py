@@ -25,8 +25,11 @@ def test_the_short_report_says_what_bounds_and_moves_it(planner):
     assert len(done.out.splitlines()) <= 57
 
 
-def test_the_full_report_has_formulas_and_sources(planner):
-    out = planner("explain", *TRAINING, *LAYOUT, "--full").out
+def test_the_full_report_has_formulas_and_sources_and_other_settings_side_by_side(planner):
+    other = ("--against", "tp=4", "--against", "pp=2", "--against", "vp=20")
+    out = planner("explain", *TRAINING, *LAYOUT, *other, "--full").out
+    assert "Time of the step, ms" in out
+    assert "Memory, GiB" in out
     assert "312 TFLOP/s" in out
     assert "planner.formulas.roofline.roofline_time" in out
     assert "S. Williams et al." in out.replace("\n  ", " ")
@@ -34,20 +37,21 @@ def test_the_full_report_has_formulas_and_sources(planner):
 
 
 def test_without_a_layout_the_recommended_plan_is_explained(planner):
-    out = planner("explain", "--model", "llama-7b", "--gpus", "8", "--space", "small")
+    asked = ("--model", "llama-7b", "--gpus", "2", "--framework", "megatron-lm")
+    out = planner("explain", *asked, "--space", "small")
     assert out.exit_code == 2  # the space is not asked for: a plan is one configuration
-    best = json.loads(
-        planner("search", "--model", "llama-7b", "--gpus", "8", "--json", "-", "--quiet").out
-    )["recommended_row"]
-    told = json.loads(
-        planner("explain", "--model", "llama-7b", "--gpus", "8", "--json", "-", "--quiet").out
+    found, told = (
+        json.loads(planner(command, *asked, "--json", "-", "--quiet").out)
+        for command in ("search", "explain")
     )
+    best = found["recommended_row"]
     assert told["row"]["step_time_s"] == best["step_time_s"]
 
 
 def test_a_row_and_a_plan_file_are_explained(planner, tmp_path):
     csv, plan = tmp_path / "front.csv", tmp_path / "plan.toml"
-    planner("search", "--model", "llama-7b", "--gpus", "8", "--csv", csv, "--save-plan", plan)
+    asked = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
+    planner("search", *asked, "--csv", csv, "--save-plan", plan)
     of_row = planner("explain", "--from", csv, "--row", "2", "--against", f"{csv}:1")
     assert of_row.exit_code == 0
     assert "Against the other plan" in of_row.out
@@ -63,13 +67,6 @@ def test_json_has_all_of_it_and_the_report_goes_to_stderr(planner):
     assert told["manifest"]["command"].startswith("planner explain")
     assert any("Of the memory it gains" in line for line in told["against"]["sentences"])
     assert "Against the other plan" in done.err
-
-
-def test_other_settings_side_by_side_in_full(planner):
-    other = ("--against", "tp=4", "--against", "pp=2", "--against", "vp=20")
-    out = planner("explain", *TRAINING, *LAYOUT, *other, "--full").out
-    assert "Time of the step, ms" in out
-    assert "Memory, GiB" in out
 
 
 @pytest.mark.few(1)

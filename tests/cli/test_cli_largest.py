@@ -12,6 +12,7 @@ TRAINING = (
     *("--global-batch-size", "8192"),
 )
 LAYOUT = ("--set", "tp=8", "--set", "sp=true", "--set", "zero=1")
+SMALL = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 SERVED = (
     *("--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h200", "--gpus", "8"),
     *("--input-tokens", "4000", "--output-tokens", "1000", "--set", "tp=4"),
@@ -48,7 +49,7 @@ def test_json_has_rows(planner):
 
 def test_of_a_plan_file_with_a_limit(planner, tmp_path):
     path = tmp_path / "plan.toml"
-    planner("search", "--model", "llama-7b", "--gpus", "8", "--save-plan", path, "--quiet")
+    planner("search", *SMALL, "--save-plan", path, "--quiet")
     free = planner("max-length", "--plan", path)
     spare = planner("max-batch", "--plan", path, "--memory-headroom", "4GiB")
     assert free.exit_code == spare.exit_code == 0
@@ -123,7 +124,7 @@ def test_methods_to_serve_have_their_throughput(planner, monkeypatch):
 
 def test_methods_vary_the_plan_of_a_file(planner, tmp_path):
     path = tmp_path / "plan.toml"
-    planner("search", "--model", "llama-7b", "--gpus", "8", "--save-plan", path, "--quiet")
+    planner("search", *SMALL, "--save-plan", path, "--quiet")
     done = planner("max-batch", "--plan", path, "--set", "recompute=none,full")
     assert done.exit_code == 0
     assert "largest micro batch size of 2 methods" in done.out

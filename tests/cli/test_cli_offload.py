@@ -38,6 +38,7 @@ def test_a_search_rejects_plans_beyond_the_host_memory(planner, tmp_path):
     search = (
         "search", "--workload", "serve", *OFFLOADED[3:9], "--set", "quantization=w16a16",
         "--set", "weight_offload=1", "--set", "kv_offload=1", "--all", "--csv", path,
+        "--engine", "vllm",
     )  # fmt: skip
     ran = planner(*search, "--set", "concurrency=8,600", "--full")
     assert ran.exit_code == 0

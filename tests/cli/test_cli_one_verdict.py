@@ -67,11 +67,12 @@ ONE = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--inp
 def test_an_engine_serves_streams_for_all_commands_or_for_none(
     planner, engine: str, serves: bool
 ) -> None:
+    asked = (*ONE, "--mode", "aggregated", "--engine", engine)
     for command in (*COMMANDS, "search"):
-        ran = planner(command, *ONE, "--engine", engine, "--gpus", 1)
+        ran = planner(command, *asked, "--gpus", 1)
         assert (ran.exit_code == 0) == serves, (command, ran.err)
         assert ("cannot serve a stream of requests" in " ".join(ran.err.split())) != serves
-    sized = planner("size", *ONE, "--engine", engine, "--request-rate", 1)
+    sized = planner("size", *asked, "--request-rate", 1)
     assert (sized.exit_code == 0) == serves, sized.err
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.__main__ import run
+
 HARDWARE = Path(__file__).parents[2] / "hardware_specs"
 
 QUESTIONS = {
@@ -20,7 +22,7 @@ QUESTIONS = {
     "prediction modules": ("--model", "qwen3-next-80b-a3b", "--gpus", "128", "--gpu", "h100"),
     "served": (
         *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8"),
-        *("--mode", "aggregated", "--ttft", "1s"),
+        *("--mode", "aggregated", "--engine", "vllm", "--ttft", "1s"),
     ),
     "engines": (
         *("--workload", "serve", "--model", "gpt-oss-120b", "--gpu", "h100,b200", "--gpus", "8"),
@@ -32,7 +34,7 @@ QUESTIONS = {
     ),
     "sized pools": (
         *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--mode"),
-        *("disaggregated", "--request-rate", "30"),
+        *("disaggregated", "--engine", "vllm", "--request-rate", "30"),
     ),
     "batch": (
         *("--workload", "inference", "--model", "mixtral-8x7b", "--gpu", "h100", "--gpus", "8"),
@@ -40,9 +42,18 @@ QUESTIONS = {
     ),
     "sized": (
         *("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--mode"),
-        *("aggregated", "--request-rate", "30", "--prefix-cache-hit-rate", "0.3"),
+        *("aggregated", "--engine", "vllm", "--request-rate", "30"),
+        *("--prefix-cache-hit-rate", "0.3"),
     ),
 }
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plan that is recommended for the first question."""
+    plan = tmp_path_factory.mktemp("dense") / "plan.toml"
+    assert run(["search", *QUESTIONS["dense"], "--save-plan", str(plan), "--quiet"]) == 0
+    return plan
 
 
 @pytest.mark.few(2)
@@ -64,11 +75,10 @@ def test_a_plan_reads_back_to_the_same_estimate(planner, tmp_path, question, suf
     } == {}
 
 
-def test_options_beside_a_plan_change_it(planner, tmp_path):
-    plan, found = tmp_path / "plan.toml", tmp_path / "found.json"
-    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
+def test_options_beside_a_plan_change_it(planner, dense, tmp_path):
+    found = tmp_path / "found.json"
     ran = planner(
-        *("estimate", "--plan", plan, "--gpu", "h100", "--set", "micro_batch_size=1"),
+        *("estimate", "--plan", dense, "--gpu", "h100", "--set", "micro_batch_size=1"),
         *("--json", found, "--quiet"),
     )
     assert ran.exit_code == 0, ran.err
@@ -92,19 +102,16 @@ def test_options_beside_a_plan_change_it(planner, tmp_path):
         ((r"\[answers\]", "[answers"), "line 5"),
     ],
 )
-def test_a_faulty_plan_is_told_with_its_file(planner, tmp_path, change, words):
+def test_a_faulty_plan_is_told_with_its_file(planner, dense, tmp_path, change, words):
     plan = tmp_path / "plan.toml"
-    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
-    plan.write_text(re.sub(*change, plan.read_text(), count=1, flags=re.MULTILINE))
+    plan.write_text(re.sub(*change, dense.read_text(), count=1, flags=re.MULTILINE))
     ran = planner("estimate", "--plan", plan)
     assert ran.exit_code in (2, 3)
     assert words in ran.err
 
 
-def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, tmp_path):
-    plan = tmp_path / "plan.toml"
-    assert planner("search", *QUESTIONS["dense"], "--save-plan", plan, "--quiet").exit_code == 0
-    ran = planner("estimate", "--plan", plan, "--workload", "serve")
+def test_a_plan_of_another_workload_and_none_at_all_are_refused(planner, dense, tmp_path):
+    ran = planner("estimate", "--plan", dense, "--workload", "serve")
     assert (ran.exit_code, "leave --workload out" in ran.err) == (3, True)
     ran = planner("estimate", "--gpus", "8")
     assert (ran.exit_code, "--model" in ran.err) == (2, True)
@@ -119,7 +126,8 @@ def test_a_plan_of_own_specs_knows_their_folder(planner, tmp_path, suffix):
     kept = (line for line in text.splitlines() if not line.startswith("aliases"))
     (tmp_path / "mine" / "gpus" / "mygpu.toml").write_text("\n".join(kept))
     plan, found = tmp_path / f"p.{suffix}", tmp_path / "found.json"
-    words = ("--model", "llama-7b", "--gpus", "8", "--gpu", "mygpu", "--specs", tmp_path / "mine")
+    words = ("--model", "llama-7b", "--gpus", "8", "--gpu", "mygpu", "--space", "small")
+    words = (*words, "--specs", tmp_path / "mine")
     ran = planner("search", *words, "--save-plan", plan, "--json", found, "--quiet")
     assert ran.exit_code == 0, ran.err
     assert planner("estimate", "--plan", plan, "--quiet").exit_code == 0

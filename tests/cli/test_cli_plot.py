@@ -72,7 +72,8 @@ def test_a_sweep_of_services_has_its_gpus_beside_each_other(planner, tmp_path):
     folder, path = tmp_path / "sweep", tmp_path / "cost.png"
     ran = planner(
         "sweep", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,h200",
-        "--engine", "vllm", "--request-rate", "10,20", "--ttft", "1s", "--tpot", "40ms",
+        "--engine", "vllm", "--mode", "aggregated", "--request-rate", "10,20", "--ttft", "1s",
+        "--tpot", "40ms",
         "--output", folder, "--plot", path, "--quiet",
     )  # fmt: skip
     assert ran.exit_code == 0, ran.err
@@ -165,7 +166,7 @@ SERVED = (
 @pytest.mark.parametrize("command", [TIMED, SERVED], ids=["train", "serve"])
 def test_a_timeline_is_a_trace_or_a_picture_by_its_ending(planner, tmp_path, command):
     plain = planner(*command).out
-    for ending in ("json", "png", "svg"):
+    for ending in ("json", "png"):
         path = tmp_path / f"step.{ending}"
         ran = planner(*command, "--timeline", path, *(("--dark",) if ending != "json" else ()))
         assert ran.exit_code == 0, ran.err

@@ -32,7 +32,7 @@ def test_the_report_names_the_question_the_defaults_and_the_best(planner):
     assert ran.err == ""
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("model", ["llama-65b", "mixtral-8x7b"])
 @pytest.mark.parametrize("more", [(), ("--full",)], ids=["brief", "full"])
@@ -114,15 +114,15 @@ def test_what_nobody_measured_does_not_win_silently(planner, tmp_path):
         for gpu in ("mi325x", "h100")
     ]
     even = [*asked[:-1], f"mi325x={0.97 * 3.9 * costs[1] / costs[0]:.3f},h100=3.9"]
-    assert "Recommended: h100-sxm-80gb" in planner(*even).out
     first, tied, *_ = planner(*even).out.partition("Recommended: ")[2].split("\n")
+    assert first.startswith("h100-sxm-80gb")
     assert "not proven" not in first
     assert tied.startswith("Tied with mi325x, NeMo")  # which is said, with what it would gain
 
 
 def test_the_headline_says_how_surely_limits_hold(planner):
     asked = ("search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100",
-             "--engine", "vllm", "--request-rate", "20")  # fmt: skip
+             "--engine", "vllm", "--mode", "aggregated", "--request-rate", "20")  # fmt: skip
     predicted, sure = (
         re.search(r"(\d+) % likely to keep", " ".join(planner(*asked, *more).out.split()))
         for more in ((), ("--confidence", "0.9"))

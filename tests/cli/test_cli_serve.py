@@ -12,6 +12,7 @@ from planner.question.terms import term_of_column
 SERVE = (
     "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "8",
     "--input-tokens", "1000", "--output-tokens", "200", "--set", "concurrency=1,8,64",
+    "--engine", "vllm",
 )  # fmt: skip
 INFER = (
     "estimate", "--workload", "inference", "--model", "llama-7b", "--gpu", "a100-sxm-80gb",
@@ -24,7 +25,7 @@ ONE = (
 
 
 def test_the_report_names_the_question_both_modes_and_the_best(planner):
-    ran = planner(*SERVE, "--full", "--ttft", "1000ms", "--tpot", "40ms")
+    ran = planner(*SERVE[:-2], "--full", "--ttft", "1000ms", "--tpot", "40ms")
     assert ran.exit_code == 0
     assert ran.out.startswith("Llama 3.1 8B (8.03 billion parameters) on 8 x h100-sxm-80gb")
     for words in (
@@ -57,7 +58,7 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns, gpus):
 
 def test_lengths_not_given_are_reported(planner):
     words = SERVE[:9]
-    out = planner(*words, "--full", "--set", "concurrency=8").out
+    out = planner(*words, "--full", "--set", "concurrency=8", "--engine", "vllm").out
     assert re.search(r"input_tokens +1,024 \(default\)", out)
     assert re.search(r"output_tokens +1,024 \(default\)", out)
 
@@ -103,7 +104,8 @@ def test_the_printed_command_shows_the_same_plan(planner, more):
 @pytest.mark.parametrize(("rate", "exit_code"), [("2", 0), ("60", 4)])
 def test_sizing_ends_where_the_cluster_does(planner, rate, exit_code):
     words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--request-rate", rate)
-    ran = planner(*words, "--cluster", "rtx4090-pcie", "--all", "--csv", "-", "--quiet")
+    words = (*words, "--cluster", "rtx4090-pcie", "--engine", "vllm")
+    ran = planner(*words, "--all", "--csv", "-", "--quiet")
     assert ran.exit_code == exit_code
     if exit_code:
         assert "miss max_gpus 8 GPUs (nearest: " in ran.err
@@ -211,7 +213,7 @@ ROOM = (
 
 def test_a_model_too_large_names_how_many_requests_fit(planner):
     words = ("search", "--workload", "serve", "--model", "llama-3.1-405b", "--gpu", "rtx4090")
-    ran = planner(*words, "--gpus", "8", "--set", "concurrency=1,4")
+    ran = planner(*words, "--gpus", "8", "--set", "concurrency=1,4", "--engine", "vllm")
     assert ran.exit_code == 4
     assert "room for 0 of 1 requests" in " ".join(ran.err.split())
     assert re.search(r"Try .*--gpus \d+", " ".join(ran.err.split()))
@@ -269,6 +271,7 @@ def test_a_batch_too_large_names_one_that_fits(planner):
 
 def test_sizing_ends_where_the_user_says(planner):
     words = ("search", "--workload", "serve", "--model", "llama-2-7b", "--gpu", "h100", "--quiet")
+    words = (*words, "--engine", "vllm", "--mode", "aggregated")
     assert planner(*words, "--request-rate", "60", "--max-gpus", "64").exit_code == 0
     ran = planner(*words, "--request-rate", "60", "--max-gpus", "1")
     assert (ran.exit_code, "miss max_gpus 1 GPUs" in ran.err) == (4, True)
@@ -292,7 +295,8 @@ def test_drafts_that_nothing_accepts_are_told(planner):
 
 
 def test_a_lack_of_room_is_not_said_to_fit(planner):
-    ran = planner("search", *WORDS, "--engine", "sglang", "--ttft-p99", "1ms")
+    words = ("--engine", "sglang", "--mode", "aggregated", "--set", "concurrency=1,446")
+    ran = planner("search", *WORDS, *words, "--ttft-p99", "1ms")
     assert ran.exit_code == 4
     told = " ".join(ran.err.split())
     assert "need more than" in told

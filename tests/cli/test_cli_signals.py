@@ -23,7 +23,7 @@ LARGE = (
 )  # fmt: skip
 SERVED = (
     "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "all", "--gpus", "64",
-    "--mode", "aggregated", "--all",
+    "--mode", "aggregated", "--all", "--engine", "vllm", "--set", "concurrency=1,64",
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(

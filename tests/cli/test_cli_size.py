@@ -123,12 +123,12 @@ def test_rows_on_stdout_leave_the_report_to_stderr(planner):
 
 def test_a_day_is_a_row_for_each_hour(planner, tmp_path):
     load = tmp_path / "day.csv"
-    rates = "".join(f"{hour},{23 * (hour // 4)}\n" for hour in range(24))
+    rates = "".join(f"{hour},{46 * (hour // 8)}\n" for hour in range(24))
     load.write_text(f"hour,request_rate\n{rates}")
     csv = tmp_path / "hours.csv"
-    ran = planner(*SERVE, "--gpu", "h100", "--load", load, "--csv", csv)
+    ran = planner(*SERVE, "--mode", "aggregated", "--gpu", "h100", "--load", load, "--csv", csv)
     told = words_of(ran.out)
-    assert "the load of day.csv with 115 at its peak" in told
+    assert "the load of day.csv with 92 at its peak" in told
     assert "Hour by hour on h100-sxm-80gb" in told
     frame = pd.read_csv(csv)
     assert frame["time"].tolist() == [f"{hour:02d}:00" for hour in range(24)]
@@ -182,7 +182,8 @@ def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
 
 
 def test_a_megawatt_is_a_question(planner, tmp_path):
-    ran = planner(*SERVE, "--gpu", "h100,b200", "--power", "1MW", "--csv", str(tmp_path / "a.csv"))
+    words = ("--mode", "aggregated", "--power", "1MW", "--csv", str(tmp_path / "a.csv"))
+    ran = planner(*SERVE, "--gpu", "h100,b200", *words)
     assert ran.exit_code == 0
     told = words_of(ran.out)
     assert "as much as 1,000 kW carry" in told

@@ -92,7 +92,7 @@ def test_own_specs_are_looked_in_first(planner, tmp_path):
     assert "mine" not in planner("specs", "list", "spaces").out
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("columns", [200, 120, 80, 60, 40])
 @pytest.mark.parametrize("kind", ["gpus", "clusters", "models"])
 def test_no_digit_is_cropped(planner, kind, columns, monkeypatch):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from itertools import product
 from typing import Any
 
 import pytest
+from draws import examples
 
 import planner
 from planner.confidence.classes import Release, lacks_of
@@ -96,11 +98,12 @@ def test_independent_lacks_add_up_by_their_variances() -> None:
         assert ends == pytest.approx((low**own**0.5, high**own**0.5)), (basis, lacks)
 
 
-def test_a_lack_never_makes_an_interval_narrower() -> None:
+def test_a_lack_never_makes_an_interval_narrower(seed: int) -> None:
     """Of any engine on any class of GPUs, in any mode."""
     rows = read_table("inference_intervals.csv")
-    keys = {tuple(row[name] for name in INFERENCE_TABLES.keys) for row in rows}
-    for (engine, silicon, mode, _), basis, quantity in product(
+    every = sorted({tuple(row[name] for name in INFERENCE_TABLES.keys[:3]) for row in rows})
+    keys = random.Random(seed).sample(every, examples(len(every), 25))
+    for (engine, silicon, mode), basis, quantity in product(
         keys, ("measured", "transferred", "roofline", "assumed"), QUANTITIES
     ):
         whole = (engine, silicon, mode, "dense")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import EnumType
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.base.enums import ZeroStage
 from planner.configurations.enumerate import training_mesh
 from planner.configurations.table import NAMES, TrainingConfigurations, word
 
@@ -99,3 +101,13 @@ def test_words_of_values(name: str, value: Any, shown: Any) -> None:
     found = word(name, value)
     assert found == shown
     assert type(found) is type(shown)
+
+
+def test_arrays_take_a_code_for_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a question to its class, which Python 3.11 is slow to answer."""
+    asked: list[str] = []
+    monkeypatch.setattr(EnumType, "__getattr__", lambda _, name: asked.append(name), raising=False)
+    stages = np.arange(4, dtype=np.int8)
+    assert (stages >= ZeroStage.GRADIENTS).tolist() == [False, False, True, True]
+    assert (stages == ZeroStage.GRADIENTS).tolist() == [False, False, True, False]
+    assert asked == []

@@ -15,7 +15,7 @@ from planner.configurations.rl import RlConfigurations
 from planner.estimators.machine import Machine
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
-from planner.estimators.rl.timeline import rl_timeline
+from planner.estimators.timeline.steps import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 from planner.specs.rollouts import RlWork, transfers

@@ -223,5 +223,5 @@ def test_requests_of_pools_reach_the_rate_they_are_of() -> None:
         places=np.asarray(1e6),
         together=0.0,
     )
-    assert float(rate) == pytest.approx(2.0, rel=1e-3)
-    assert float(again) == pytest.approx(float(step), rel=1e-3)
+    assert float(rate) == pytest.approx(2.0, rel=1e-9)
+    assert float(again) == pytest.approx(float(step), rel=1e-9)

@@ -100,7 +100,7 @@ def test_violations_grow_with_the_distance():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_seed_decides(sampler):
     searched = problem(**A_THOUSAND)
-    runs = [optuna_search(searched, trials=120, sampler=sampler, seed=s) for s in (3, 3, 4)]
+    runs = [optuna_search(searched, trials=60, sampler=sampler, seed=s) for s in (3, 3, 4)]
     assert summary(runs[0]) == summary(runs[1])
     assert summary(runs[0]) != summary(runs[2])
 
@@ -110,9 +110,9 @@ def test_the_seed_decides(sampler):
 def test_a_resumed_study_ends_like_an_uninterrupted_one(tmp_path, sampler):
     searched = problem(**A_THOUSAND)
     file = str(tmp_path / "study.db")
-    whole = optuna_search(searched, trials=120, sampler=sampler)
+    whole = optuna_search(searched, trials=60, sampler=sampler)
     first = optuna_search(searched, trials=30, sampler=sampler, storage=file)
-    resumed = optuna_search(searched, trials=120, sampler=sampler, storage=file)
+    resumed = optuna_search(searched, trials=60, sampler=sampler, storage=file)
     assert first.configurations_evaluated < resumed.configurations_evaluated
     assert summary(resumed) == summary(whole)
 

@@ -100,7 +100,8 @@ def test_what_has_no_plan_is_folded_with_its_reason(planner, tmp_path):
     assert "<summary>1 GPUs that do not do, and why</summary>" in html
 
     path = tmp_path / "search.json"
-    ran = planner("search", *asked[:2], "--gpu", "h100,rtx-4090", "--gpus", "16", "--json", path)
+    asked = (*asked[:2], "--gpu", "h100,rtx-4090", "--gpus", "32", "--space", "small")
+    ran = planner("search", *asked, "--json", path)
     assert ran.exit_code == 0, ran.err
     table = next(b for b in page_of(path).blocks if isinstance(b, Table) and b.name == "no_gpu")
     assert table.is_folded

@@ -167,7 +167,7 @@ def test_a_size_over_a_day_has_what_each_hour_takes(planner, tmp_path, monkeypat
     monkeypatch.setenv("COLUMNS", "120")
     (tmp_path / "day.csv").write_text("time,request_rate\n00:00,2\n09:30,9\n18:00,4\n")
     asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100,l40s")
-    asked = (*asked, "--engine", "vllm", "--load", tmp_path / "day.csv")
+    asked = (*asked, "--engine", "vllm", "--mode", "aggregated", "--load", tmp_path / "day.csv")
     ran = planner("size", *asked, "--json", tmp_path / "day.json")
     assert ran.exit_code == 0
     page = page_of(tmp_path / "day.json")
@@ -235,8 +235,18 @@ def test_names_never_become_markup(changed):
             assert "|`" not in line.replace(r"\|\`", "")
 
 
+def _with(**words):
+    """Of a plan that is not predicted again, with something else in its manifest."""
+
+    def change(table):
+        table["manifest"] |= words
+        table["recommended"] = {}
+
+    return change
+
+
 def test_code_in_markdown_is_fenced_longer_than_what_it_has(changed):
-    page = page_of(changed("train.json", lambda t: t["manifest"].update(command="a ```` b")))
+    page = page_of(changed("train.json", _with(command="a ```` b")))
     assert "\n`````" in markdown(page) or "\n```````" in markdown(page)
 
 
@@ -244,6 +254,7 @@ def test_unknown_numbers_are_told_as_unknown(changed):
     def forget(table):
         for row in [*table["rows"], table["recommended_row"]]:
             row["cost_usd"] = row["fit_probability"] = None
+        table["recommended"] = {}
 
     page = page_of(changed("train.json", forget))
     assert page.reached["cost"] == "unknown: give --price"
@@ -310,7 +321,7 @@ def test_what_is_wrong_with_a_file_is_told_and_nothing_is_overwritten(
 
 
 def test_a_result_of_another_version_that_has_all_is_shown_and_says_so(changed):
-    page = page_of(changed("train.json", lambda t: t["manifest"].update(version="0.0.7")))
+    page = page_of(changed("train.json", _with(version="0.0.7")))
     assert any("Made by planner 0.0.7" in line for line in page.question)
 
 

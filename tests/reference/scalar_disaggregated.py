@@ -6,6 +6,7 @@ Part of the naive twin of serving.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from math import ceil, floor
 
 import scalar_machine
@@ -65,7 +66,7 @@ def transfer(world: ServingWorld, d: Deployment) -> float:
 
 
 def serve(world: ServingWorld, d: Deployment) -> dict[str, float]:
-    """Means over the requests, after sixty rounds that go half of the way each."""
+    """Means over the requests; the rate by halves, the servers one more until they keep up."""
     alone, service = prompt_times(world, d.prefill)
     each = places_of(world, d.decode)
     fixed, slope = decode_line(world, d.decode, each)
@@ -73,21 +74,40 @@ def serve(world: ServingWorld, d: Deployment) -> dict[str, float]:
     steps, moved = decode_steps(world) + 1, transfer(world, d)
     ranks = d.prefill.attention_data_parallel
     together, outside = starting_together(world, d.requests), world.execution.request_overhead
-    decoding, queue = places, 0.0
-    for _ in range(60):
-        answer = steps * (fixed + slope * decoding / d.decode_workers)
-        servers = d.prefill_workers * ranks
-        if not servers:
-            needed = d.requests / (alone + moved + outside + answer) * service / 0.8
-            servers = max(ceil(needed / ranks), 1) * ranks
-        waiting = service / servers * queue * (d.requests - 1) / d.requests
-        ahead = max(d.requests - 1, 0) / 2 * service / servers
-        delayed = (1 - together) * waiting + together * max(ahead, waiting)
-        around = alone + moved + outside
-        rate = min(d.requests / (delayed + around + answer), servers / service, places / answer)
-        queue = (queue + rate * (waiting + service / servers)) / 2
-        decoding = (decoding + min(max(rate * answer, 1.0), places)) / 2
-    last = fixed + slope * decoding / d.decode_workers
+    around = alone + moved + outside
+
+    def answer(rate: float) -> float:
+        alone_steps = steps * fixed / (1 - rate * steps * slope / d.decode_workers)
+        return max(alone_steps, steps * (fixed + slope * min(1.0, places) / d.decode_workers))
+
+    def in_flight(rate: float, servers: float) -> float:
+        each = service / servers
+        busy = rate * each * max(1 - 1 / d.requests, 0)
+        waiting = each * busy / (1 - busy)
+        ahead = max(d.requests - 1, 0) / 2 * each
+        delayed = max(waiting, (1 - together) * waiting + together * ahead)
+        return rate * (around + delayed + answer(rate))
+
+    def carried(servers: float) -> float:
+        full = steps * (fixed + slope * places / d.decode_workers)
+        low, high = 0.0, min(servers / service, places / full)
+        if in_flight(high, servers) <= d.requests:
+            return high
+        for _ in range(100):
+            middle = (low + high) / 2
+            above = in_flight(middle, servers) > d.requests
+            low, high = (low, middle) if above else (middle, high)
+        return low
+
+    def keeps_up(servers: float) -> bool:
+        needed = d.requests / (around + answer(carried(servers))) * service / 0.8
+        return servers >= needed
+
+    servers = d.prefill_workers * ranks
+    if not servers:
+        servers = next(n * ranks for n in count(1) if keeps_up(n * ranks))
+    rate = carried(servers)
+    last = answer(rate) / steps
     left = max(d.requests / rate - steps * last - moved - outside, alone)
     per_token = last / per_step(world)
     output = world.workload.output_tokens

@@ -93,7 +93,7 @@ def first_of(values: Any) -> float:
     return float(np.ravel(values)[0])
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(4)
 @pytest.mark.parametrize("load", [0.3, 0.5, 0.8, 0.9])
 @pytest.mark.parametrize("variation", [0.0, 1.0])
 @pytest.mark.parametrize(("model", "num_gpus", "engine", "prompt", "answer"), DEPLOYMENTS)
@@ -151,7 +151,7 @@ def test_a_closed_loop_of_clients_that_pause(engine: str, clients: int) -> None:
         prompts=Lengths(mean=1024, variation=0.5),
         answers=Lengths(mean=256, variation=0.5),
         pause=0.04,
-    ).closed(clients, 8000)
+    ).closed(clients, min(8000, 1000 * clients))
     first = float(served.time_to_first_token) - setting.engine.execution.request_overhead
     assert first == pytest.approx(Seen.mean(seen.first), rel=0.4)
     assert float(served.request_rate) == pytest.approx(seen.rate, rel=0.05)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ ASKED = {
 SESSIONS = {"turns": 12, "think_time": 60.0, "input_tokens": 6000, "output_tokens": 200}
 
 
+@cache
 def sessions(number: int, rate: float, seed: int = 2) -> list[tuple[float, list[int], int, int]]:
     """Time, blocks, prompt and answer of requests of sessions of 12 turns, till the last begins.
 
@@ -179,6 +181,7 @@ def test_the_rate_of_hits_is_an_answer_that_settles() -> None:
 @pytest.mark.parametrize("mode", ["aggregated", "disaggregated"])
 def test_hosts_drives_and_routers_find_more(mode: str) -> None:
     layout = {"tensor_parallel": 1, "pipeline_parallel": 1, "concurrency": 24}
+    layout |= {"max_num_batched_tokens": 8192}
     layout |= {"prefill_replicas": 3} if mode == "disaggregated" else {}
     asked = {**ASKED, **SESSIONS, "mode": mode, "num_gpus": 4, "request_rate": 4.0}
     asked["settings"] = {**ASKED["settings"], **layout}
@@ -207,7 +210,7 @@ def test_no_hits_can_be_said_of_what_prompts_share() -> None:
 
 
 def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None:
-    requests = sessions(150, 0.3)
+    requests = sessions(80, 0.3)
     first = requests[0][0]
     lines = [
         {"timestamp": round(1000 * (at - first)), "input_length": prompt, "output_length": answer,

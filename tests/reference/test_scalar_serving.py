@@ -191,7 +191,7 @@ def _wave(world: ServingWorld, c: Replica) -> float:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("requests", [7, 333])
+@pytest.mark.parametrize("requests", [7, 111])
 @pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
 def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:
     for workload, scheduler in zip(WORKLOADS, [*SCHEDULERS, {}], strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import planner
+from planner.__main__ import run
 from planner.base.text import chance
 from planner.base.units import GIB
 from planner.optimize.result_columns import intervals
@@ -47,7 +49,7 @@ def question(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return QUESTIONS[request.param]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: Any) -> None:
     found = {}
     for width in (60, 120, 200):
@@ -66,8 +68,11 @@ def test_it_is_whole_at_every_width(planner: Any, monkeypatch: Any, question: An
     assert all(sorted(numbers) == sorted(found[200]) for numbers in found.values())
 
 
-def on_terminal(tmp_path: Path, **environment: str) -> str:
-    """What a terminal of 80 columns is sent."""
+TERMINAL = {"COLUMNS": "80", "TERM": "xterm-256color"}
+
+
+def on_terminal(tmp_path: Path) -> str:
+    """What a terminal is sent."""
     main, side = pty.openpty()
     known = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     process = subprocess.Popen(
@@ -75,7 +80,7 @@ def on_terminal(tmp_path: Path, **environment: str) -> str:
         stdout=side,
         stderr=subprocess.DEVNULL,
         cwd=tmp_path,
-        env={**known, "COLUMNS": "80", "TERM": "xterm-256color", **environment},
+        env={**known, **TERMINAL},
     )
     os.close(side)
     sent = b""
@@ -92,13 +97,32 @@ def on_terminal(tmp_path: Path, **environment: str) -> str:
     return sent.decode()
 
 
+class Terminal(io.StringIO):
+    """Takes what is written in this process as a terminal does."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def as_terminal(**environment: str) -> str:
+    """What is sent to a terminal that says something else of itself."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (TERMINAL | environment).items():
+            patched.setenv(name, value)
+        patched.setattr(sys, "stdout", Terminal())
+        assert run(["search", *QUESTIONS["gpus"]]) == 0
+        return sys.stdout.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
 def test_a_terminal_gets_colours_and_others_none(tmp_path: Path) -> None:
     sent = on_terminal(tmp_path)
     assert re.search(r"\x1b\[1;32mRecommended: ", sent)
     assert re.search(r"\x1b\[31m *-[\d.]+ %", sent)
     assert re.search(r"\x1b\[35m *\d+=", sent)
-    assert not COLOUR.search(on_terminal(tmp_path, NO_COLOR="1"))
-    assert "\x1b" not in on_terminal(tmp_path, TERM="dumb")
+    plain = as_terminal(NO_COLOR="1")
+    assert "\x1b[1m" in plain
+    assert not COLOUR.search(plain)
+    assert "\x1b" not in as_terminal(TERM="dumb")
 
 
 def test_no_memory_is_told_beyond_the_capacity() -> None:

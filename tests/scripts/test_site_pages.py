@@ -52,12 +52,30 @@ def test_what_nobody_measured_is_marked(pages: dict[str, str]) -> None:
     _, _, section = pages["gpus.md"].partition("\n## mi300x-192gb\n")
     section = section.partition("\n## ")[0]
     assert "| `scale_out_bandwidth` | 400 Gbit/s | **assumed** |" in section
-    assert re.search(r"\| `efficiency\.gemm\.\S+` \| \S+ \| \S+ \(\*\*default\*\*\) \|", section)
+    assert "the defaults of [amd](#defaults-of-amd)" in section
+    _, _, section = pages["gpus.md"].partition("\n## Defaults of amd\n")
+    assert re.search(r"\| `efficiency\.\S+` \| \S+ \| amd\.\S+ \(\*\*default\*\*\) \|", section)
+
+
+@pytest.mark.parametrize("kind", ["gpus", "frameworks", "engines"])
+def test_a_number_stands_once_and_its_place_is_linked(pages: dict[str, str], kind: str) -> None:
+    page = pages[f"{kind}.md"]
+    headings = re.findall("^## (.+)$", page, re.MULTILINE)
+    inherited = re.findall(r"^What is not here: .+", page, re.MULTILINE)
+    linked = set(re.findall(r"\(#([^)]+)\)", " ".join(inherited)))
+    assert linked
+    assert linked <= {heading.lower().replace(" ", "-") for heading in headings}
+    if kind == "gpus":
+        rows = page.partition("## Defaults of")[2].splitlines()
+        defaults = [row for row in rows if "(**default**)" in row]
+        assert len(defaults) == len(set(defaults)) == page.count("(**default**)")
 
 
 def test_a_profile_says_what_it_builds_on(pages: dict[str, str]) -> None:
     _, _, section = pages["engines.md"].partition("\n## vllm-v0-paged\n")
-    assert "builds on vllm-v0" in section.partition("\n## ")[0]
+    section = section.partition("\n## ")[0]
+    assert "as [vllm-v0](#vllm-v0)" in section
+    assert "`execution.step_overhead`" not in section
 
 
 def test_texts_show_as_they_are() -> None:

@@ -16,6 +16,7 @@ SERVICE = {
     "output_tokens": 1024,
     "confidence": 0.5,
     "price": 2,
+    "settings": {"pipeline_parallel": 1, "quantization": "fp8", "kv_cache": "fp8"},
 }
 
 

@@ -17,6 +17,7 @@ SERVICE = {
     "output_tokens": 300,
     "confidence": 0.5,
     "engine": "vllm",
+    "mode": "aggregated",
 }
 
 
@@ -180,6 +181,7 @@ def test_a_rate_above_the_budget_is_refused_with_its_cost():
 def test_a_run_within_watts_or_dollars():
     """The fastest run is as fast as the power lets it be; a budget is the limit of its cost."""
     run = {"model": "llama-7b", "gpu": "h100", "framework": "megatron-lm", "total_tokens": "100B"}
+    run |= {"space": "small"}
     (size,) = planner.size(**run, constraints={"power": "100kW"}).sizes
     assert size.fastest.row["power_kw"] <= 100
     assert size.fastest.row["power_kw"] > 70

@@ -140,6 +140,7 @@ def test_what_is_predicted_for_one_contract_is_judged_for_all(mode, others, boun
     def table(contract):
         limits = {**SERVICE["constraints"], "cost_per_million_tokens": bound}
         asked = {**SERVICE, "mode": mode, "constraints": limits, "request_rate": 100, **others}
+        asked["settings"] = {"tensor_parallel": 1, "pipeline_parallel": 1}
         found = planner.size(**asked, contract=contract, confidence=0.5).to_frame()
         return found.sort_values(["contract", "choice"]).reset_index(drop=True)
 
@@ -243,8 +244,7 @@ def test_no_other_base_costs_less(seed):
 
 
 def test_the_fleet_of_each_hour(write):
-    rates = [5, 5, 3, 3, 3, 8, 20, 60, 120, 150, 170, 173, 170, 160, 150, 140, 130, 120, 90, 60]
-    path = write(hourly([*rates, 40, 30, 20, 10]))
+    path = write(hourly([3] * 5 + [20] * 3 + [60, 120, 120] + [173] * 5 + [60] * 4 + [20] * 4))
     asked = {**SERVICE, "confidence": 0.9}
     (size,) = planner.size(
         **asked, load=path, price="h100=2", contract=["reserved-1y", "on-demand"]
@@ -293,7 +293,7 @@ def test_a_reserved_base_and_a_peak_by_the_hour(write):
 
 
 def test_pools_of_an_hour_are_no_more_than_those_of_a_busier_one(write):
-    path = write(hourly([3, 11, 22, 44, 70, 120] * 4))
+    path = write(hourly([3, 22, 120] * 8))
     asked = {**SERVICE, "mode": "disaggregated", "confidence": 0.9}
     (size,) = planner.size(**asked, load=path).sizes
     by_rate = sorted({(h.period.request_rate, h.num_gpus) for h in size.day.hours})

@@ -30,14 +30,20 @@ def feasible(count, deadline, **more):
     return planner.search(**asked, num_gpus=count).configurations_feasible > 0
 
 
+@pytest.fixture(scope="module")
+def of_three():
+    """GPUs of which one is too old."""
+    return sized("13d", gpu=["t4", "a100", "h100"])
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95])
 @pytest.mark.parametrize("deadline", ["60d", "13d", "5d", "2d"])
 def test_no_number_below_the_fewest_is_enough(deadline, confidence):
     (size,) = sized(deadline, confidence=confidence).sizes
     counts = (1, 2, 4, *range(8, 384, 8))
-    enough = [count for count in counts if feasible(count, deadline, confidence=confidence)]
-    assert size.fewest.num_gpus == min(enough)
+    enough = (count for count in counts if feasible(count, deadline, confidence=confidence))
+    assert size.fewest.num_gpus == next(enough)
 
 
 @pytest.mark.few(1)
@@ -46,8 +52,7 @@ def test_batches_that_powers_of_two_do_not_divide(batch):
     more = {"global_batch_size": batch}
     (size,) = sized("10d", **more).sizes
     counts = (1, 2, 4, *range(8, 256, 8))
-    enough = [count for count in counts if feasible(count, "10d", **more)]
-    assert size.fewest.num_gpus == min(enough)
+    assert size.fewest.num_gpus == next(count for count in counts if feasible(count, "10d", **more))
 
 
 def test_of_given_numbers_the_first_that_is_enough():
@@ -58,18 +63,22 @@ def test_of_given_numbers_the_first_that_is_enough():
 
 
 def test_who_is_surer_never_needs_fewer_gpus():
-    found = [sized("10d", confidence=sure).sizes[0].fewest.num_gpus for sure in (0.5, 0.7, 0.95)]
+    asked = {"total_tokens": "20B"}
+    sizes = [sized("10d", confidence=sure, **asked).sizes[0] for sure in (0.5, 0.7, 0.95)]
+    found = [size.fewest.num_gpus for size in sizes]
     assert all(less <= more for less, more in itertools.pairwise(found))
     assert found[0] < found[-1]
 
 
 def test_a_longer_deadline_never_needs_more():
-    found = [sized(f"{days}d").sizes[0].fewest.num_gpus for days in (3, 12, 48)]
+    asked = {"total_tokens": "20B"}
+    found = [sized(f"{days}d", **asked).sizes[0].fewest.num_gpus for days in (2, 3, 12, 48)]
     assert all(more >= less for more, less in itertools.pairwise(found))
+    assert found[0] > found[-1]
 
 
-def test_the_margin_is_what_is_left_at_the_confidence():
-    (size,) = sized("13d").sizes
+def test_the_margin_is_what_is_left_at_the_confidence(of_three):
+    (size,) = (size for size in of_three.found if size.gpu == "a100-sxm-80gb")
     (margin,) = size.fewest.margins
     row = size.fewest.row
     assert margin.bound == 13 * DAY
@@ -83,15 +92,15 @@ def test_the_margin_is_what_is_left_at_the_confidence():
     assert size.fewest.tightest is margin
 
 
-def test_the_cheapest_costs_no_more_than_the_fewest_and_keeps_the_limits():
-    for size in sized("13d", gpu=["a100", "h100"]).found:
+def test_the_cheapest_costs_no_more_than_the_fewest_and_keeps_the_limits(of_three):
+    for size in of_three.found:
         assert size.cheapest.cost <= size.fewest.cost
         assert size.cheapest.num_gpus >= size.fewest.num_gpus
         assert all(margin.spare >= 0 for margin in size.cheapest.margins)
 
 
-def test_the_cheapest_gpu_comes_first_and_what_cannot_last():
-    sizes = sized("13d", gpu=["t4", "a100", "h100"]).sizes
+def test_the_cheapest_gpu_comes_first_and_what_cannot_last(of_three):
+    sizes = of_three.sizes
     costs = [size.cheapest.cost for size in sizes[:2]]
     assert costs == sorted(costs)
     assert sizes[-1].gpu == "t4"
@@ -100,13 +109,13 @@ def test_the_cheapest_gpu_comes_first_and_what_cannot_last():
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("count", [128, 336, 720])
+@pytest.mark.parametrize("count", [128, 168, 336])
 def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
     asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     goal = {"objectives": ("calendar_time",)}
     runs = {
         number: planner.search(**asked, **goal, num_gpus=number).fastest
-        for number in whole_nodes(8, 1024)
+        for number in whole_nodes(8, 512)
     }
     known = {
         number: (float(np.ravel(run.cost)[0]), float(np.ravel(run.calendar_time)[0]) / DAY)
@@ -123,9 +132,10 @@ def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
 
 
 def test_a_deadline_that_no_number_reaches_is_told_with_the_nearest():
-    with_reason = sized("1h", gpu=["a100", "h100"]).sizes
-    assert all(size.fewest is None for size in with_reason)
-    assert all("calendar time" in size.reason and "at 90 %" in size.reason for size in with_reason)
+    (size,) = sized("1h").sizes
+    assert size.fewest is None
+    assert "calendar time" in size.reason
+    assert "at 90 %" in size.reason
 
 
 def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
@@ -144,14 +154,7 @@ def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
 
 
 def test_a_budget_below_what_the_deadline_costs_is_the_reason():
-    asked = {
-        "model": "llama-7b",
-        "framework": "megatron-lm",
-        **GPU,
-        **PREDICTED,
-        "total_tokens": "100B",
-        "price": 2.0,
-    }
+    asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     (within,) = planner.size(**asked, constraints={"calendar_time": "13d"}).sizes
     limits = {"calendar_time": "13d", "cost": 10.0}
     (size,) = planner.size(**asked, constraints=limits).sizes
@@ -177,8 +180,8 @@ def test_a_bound_that_is_missed_by_a_hair_is_told_so():
     assert "GPUs, just above " in size.reason
 
 
-def test_whole_nodes_that_were_not_looked_at_are_told():
-    asked = {**RUN, **GPU, "total_tokens": "1T"}
+def test_whole_nodes_that_were_not_looked_at_are_told(of_three):
+    asked = {**RUN, **GPU, "total_tokens": "400B"}
     sizes = planner.size(**asked, constraints={"calendar_time": "2d"})
     (size,) = sizes.sizes
     assert size.not_tried
@@ -187,7 +190,7 @@ def test_whole_nodes_that_were_not_looked_at_are_told():
     told = " ".join(sizes.summary().split())
     assert f"{size.not_tried[0]:,} to {size.not_tried[-1]:,} GPUs, where the number" in told
     assert "Fewer GPUs may be enough" in sizes._repr_html_()
-    assert "Fewer GPUs may be enough" not in sized("13d").summary()
+    assert "Fewer GPUs may be enough" not in of_three.summary()
 
 
 def test_memory_that_lacks_is_told():
@@ -228,7 +231,7 @@ def _tasks():
 
 
 def test_processes_find_what_one_finds():
-    gpus = ["a100", "h100", "h200", "b200"]
+    gpus = ["a100", "h100"]
     one, two = (sized("13d", gpu=gpus, workers=number) for number in (1, 2))
     # What is unknown is not equal to itself.
     assert repr(one.table) == repr(two.table)
@@ -293,8 +296,8 @@ def test_faults_are_told_at_once():
     assert len(str(error.value).splitlines()) == 4
 
 
-def test_frames_and_reports_have_every_choice():
-    sizes = sized("13d", gpu=["t4", "a100", "h100"])
+def test_frames_and_reports_have_every_choice(of_three):
+    sizes = of_three
     frame = sizes.to_frame()
     assert list(frame["feasible"]).count(False) == 1
     assert frame.loc[frame["feasible"], "spare_calendar_time_days"].ge(0).all()

@@ -50,8 +50,8 @@ def test_repositories_find_their_models_without_a_network() -> None:
     for path in FILES:
         repositories = [word for word in read_toml(path).get("aliases", []) if "/" in word]
         for repository in repositories[:1]:
-            assert load_model(repository) == load_model(path.stem)
-            assert load_model(repository.rpartition("/")[2]) == load_model(path.stem)
+            found = load_model(repository), load_model(repository.rpartition("/")[2])
+            assert found[0] == found[1] == load_model(path.stem)
 
 
 def test_an_unknown_name_gets_a_close_match() -> None:

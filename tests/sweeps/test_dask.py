@@ -38,10 +38,10 @@ PLAN = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two worker processes with two threads each."""
+    """A worker process with two threads."""
     made: Any = LocalCluster
     with made(
-        n_workers=2, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
+        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=":0", silence_logs=50
     ) as found:
         yield found
 
@@ -80,7 +80,9 @@ def test_what_a_killed_worker_had_is_done_by_another(
     cluster: Any, plan: SweepPlan, here: dict[str, bytes], tmp_path: Path
 ) -> None:
     connected: Any = Client
+    cluster.scale(2)
     with connected(cluster.scheduler_address, set_as_default=False) as client:
+        client.wait_for_workers(2)
         processes = [*client.run(os.getpid).values()]
     killed = []
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -176,16 +177,24 @@ def test_a_place_that_cannot_be_written_is_told(file: Path, tmp_path: Path) -> N
     assert "give another --output" in words
 
 
-@pytest.fixture
-def part_done(plan: SweepPlan, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stopped(plan: SweepPlan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with some of the parts."""
+    folder = tmp_path_factory.mktemp("stopped")
 
     def stop(done: int) -> None:
         if done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_sweep(plan, tmp_path, progress=stop)
+        run_sweep(plan, folder, progress=stop)
+    return folder
+
+
+@pytest.fixture
+def part_done(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -73,7 +73,7 @@ def test_every_command_has_a_page_and_an_object(command):
 
 @pytest.mark.parametrize("command", ["search", "explain", "max-batch"])
 def test_what_nobody_gave_is_told_by_field(command):
-    found = _answer(command, "model=llama-7b&num_gpus=8")
+    found = _answer(command, "model=llama-7b&num_gpus=8&settings=zero%3D1+tp%3D2")
     assert found.assumed["sequence_length"].startswith("2,048 (")
     assert {"gpu", "price"} <= {*found.assumed}
 

@@ -31,7 +31,7 @@ ROWS = [
     for size in ("1", "2", "4", "8", "16")
     for recompute in ("none", "full")
 ]
-MOST_PREDICTIONS = 200
+MOST_PREDICTIONS = 175
 WITH_TIME = {"measured_step_time_s": "1"}
 WITH_MEMORY = {"measured_peak_memory_gib": "1"}
 

@@ -159,7 +159,8 @@ def test_requests_that_fit_at_once_take_little_longer_than_one():
 def test_the_last_wave_of_a_benchmark_runs_alone():
     """A cache of 23 GiB holds some 22 sequences of 1.06 GiB; two waves take twice as long."""
     counts = range(14, 60)
-    rates = [only(num_requests=f"{n}", **OFFLINE).values["requests_per_s"] for n in counts]
+    runs = runs_of(*(row(num_requests=f"{n}", **OFFLINE) for n in counts))
+    rates = [found.values["requests_per_s"] for found in predict(runs)]
     seconds = [n / rate for n, rate in zip(counts, rates, strict=True)]
     first = next(i for i in range(1, len(counts)) if seconds[i] > 1.3 * seconds[i - 1])
     wave = counts[first] - 1

@@ -145,15 +145,24 @@ def decode_line(
     c, p = configurations, configurations.pipeline_parallel
     whole = np.maximum(sequences, 1.0)
     half = np.maximum(whole / 2, 0.5)
-    times = [
-        step_time(setting, c, decode_batch(setting, n / p), decoding=True).cycle(np.minimum(n, p))
-        * (1 + setting.workload.draft_cost)
-        + drafting_time(setting, c, decode_batch(setting, n))
-        for n in (whole, half)
-    ]
+    both = _both(setting, c, whole, half)
+    step = step_time(setting, c, decode_batch(setting, both / p), decoding=True)
+    times = step.cycle(np.minimum(both, p)) * (1 + setting.workload.draft_cost)
+    times = times + drafting_time(setting, c, decode_batch(setting, both))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
     slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
     return times[0] - slope * whole, slope
+
+
+def _both(
+    setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
+) -> FloatArray:
+    """Two batches' sizes on an axis before all others, so that one step is of both."""
+    work = setting.workload
+    sizes = np.stack(np.broadcast_arrays(*two))
+    others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
+    more = max(map(len, others)) + 1 - sizes.ndim
+    return sizes.reshape(2, *(1,) * more, *sizes.shape[1:])
 
 
 def prompt_room(
@@ -193,16 +202,15 @@ def phases(
         beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
     else:
         beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
-    batches = [
-        prompt_batch(setting, prompts, tokens, beside)
-        for prompts, tokens in ((np.ones(()), one), (busy, filled))
-    ]
-    prompt, queue = (step_time(setting, c, batch, decoding=False) for batch in batches)
-    drafted = [drafted_prompt_time(setting, c, batch) for batch in batches]
-    single, full = (
-        np.maximum(step.cycle(micro_batches) - decode, 0.0) + more
-        for step, more in zip((prompt, queue), drafted, strict=True)
+    prompts, tokens = (
+        _both(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
     )
+    batch = prompt_batch(setting, prompts, tokens, beside)
+    step, drafted = (
+        step_time(setting, c, batch, decoding=False),
+        drafted_prompt_time(setting, c, batch),
+    )
+    single, full = np.maximum(step.cycle(micro_batches) - decode, 0.0) + drafted
     images = encoder_time(setting, c)
     loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
@@ -214,7 +222,7 @@ def phases(
     return Phases(
         fixed=fixed,
         slope=slope,
-        prompt_time=(prompt.total + drafted[0]) * parts + images + loading,
+        prompt_time=(step.total + drafted)[0] * parts + images + loading,
         single=single / p,
         another=(full - single) / np.maximum(most - 1, 1.0) / p,
         gathered=prompts,

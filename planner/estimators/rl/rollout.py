@@ -61,17 +61,17 @@ def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
         places = np.clip(np.floor(memory.most_sequences), 1.0, at_once)
         engine = replace(engine, concurrency=places)
         held = np.minimum(places, np.maximum(each, 1.0))
+        # One axis more than configurations have: that of the sizes.
+        own_axes = (1,) * (len(c.shape) - held.ndim) + held.shape
         sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(held), held))
-        lines = [decode_line(serving, engine, size) for size in sizes]
-        times = np.stack(
-            np.broadcast_arrays(
-                *(fixed + slope * n for n, (fixed, slope) in zip(sizes, lines, strict=True))
-            )
-        )
+        sizes = sizes.reshape(3, *own_axes)
+        full = phases(serving, engine, held)
+        fixed, slope = decode_line(serving, engine, sizes[:2])
+        fewer, most = fixed + slope * sizes[:2], full.fixed + full.slope * held
+        times = np.stack(np.broadcast_arrays(*fewer, most))
         hosts = rollouts.decode_layer_time * setting.model.num_hidden_layers
         times = rollouts.decode_factor * times + hosts
-        prompt = phases(serving, engine, held).queued
-    return _batches(setting, c, engine, memory, each, held, sizes, times, prompt)
+    return _batches(setting, c, engine, memory, each, held, sizes, times, full.queued)
 
 
 def _batches(

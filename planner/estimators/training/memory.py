@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -277,7 +278,7 @@ class MemoryBreakdown:
         """Bytes between what comes and goes."""
         return self.fragmentation_share * (self.activations + self.working)
 
-    @property
+    @cached_property
     def total(self) -> FloatArray:
         """The peak: the sum of ``MEMORY_PARTS``."""
         lasting = (self.weights, self.gradients, self.optimizer_states)
@@ -337,6 +338,8 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
     index = np.argmax(np.stack(np.broadcast_arrays(*totals)), axis=0)
 
     def chosen(name: str) -> FloatArray:
+        if index.size == 1:
+            return np.reshape(getattr(candidates[index.item()], name), index.shape)
         values = np.broadcast_arrays(*(getattr(each, name) for each in candidates), index)
         return np.asarray(np.take_along_axis(np.stack(values[:-1]), index[None], axis=0)[0])
 
@@ -456,8 +459,7 @@ def _stage_memory(
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
-    free = share.setting.machine.gpu.allocatable_memory - backward.total
-    loss = np.where(parameters.is_last[stage], _loss_bytes(share, free), 0.0)
+    loss = np.where(parameters.is_last[stage], _loss_bytes(share, backward), 0.0)
     # Gradients in flight in one layer, and what recomputation builds up again.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     working = np.maximum(late * (rebuilt + held / 4) + layer_input_bytes(share), loss)
@@ -550,15 +552,16 @@ def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
     return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
 
 
-def _loss_bytes(share: Share, free: FloatArray) -> FloatArray:
+def _loss_bytes(share: Share, beside: MemoryBreakdown) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Some losses take as many tokens at a time as the memory that is ``free`` has room for. Modules
+    Some losses take as many tokens at a time as there is room for ``beside`` all else. Modules
     of multi-token prediction keep what their norms and their projection read.
     """
     model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
     if memory.loss_room:
+        free = share.setting.machine.gpu.allocatable_memory - beside.total
         room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
         logits = np.minimum(logits, room / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.own_tokens * model.hidden_size

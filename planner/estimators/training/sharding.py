@@ -532,8 +532,10 @@ def data_parallel_time(
         [*(of_layer for _ in parameters.layer_dense), of_end],
         strict=True,
     ):
-        gather = of_units.in_copy("all_gather", width, dense, experts)
-        scatter = of_units.scattered_gradients(gradients.on_wire, *trained)
+        gather = scatter = np.zeros(())
+        if np.any(zero >= ZeroStage.GRADIENTS):
+            gather = of_units.in_copy("all_gather", width, dense, experts)
+            scatter = of_units.scattered_gradients(gradients.on_wire, *trained)
         forward.append(np.where(zero >= states.weights_sharded_from, gather, 0.0))
         backward.append(
             np.where(zero == ZeroStage.WEIGHTS, gather, 0.0)
@@ -618,16 +620,14 @@ def _step_exchange(
     """
     states, trained = setting.framework.states, exchange.parameters.trained
     dense, experts = trained.dense, trained.experts
-    reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
-    machine = setting.machine
+    reduce = scatter = gather = np.zeros(())
     scatters = (np.asarray(gradients.scattered) > 0) & (zero == ZeroStage.OPTIMIZER)
-    machine.unused(scatters | (zero > ZeroStage.OPTIMIZER))
-    begin = machine.mark
-    scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
-    machine.unused(~scatters, since=begin)
-    begin = machine.mark
-    gather = exchange.in_copy("all_gather", weight_on_wire, dense, experts)
-    machine.unused((zero == ZeroStage.NONE) | (zero == ZeroStage.WEIGHTS), since=begin)
+    if not np.all(scatters | (zero > ZeroStage.OPTIMIZER)):
+        reduce = exchange.in_copy("all_reduce", gradients.on_wire, dense, experts)
+    if np.any(scatters):
+        scatter = exchange.scattered_gradients(gradients.on_wire, dense, experts)
+    if not np.all((zero == ZeroStage.NONE) | (zero == ZeroStage.WEIGHTS)):
+        gather = exchange.in_copy("all_gather", weight_on_wire, dense, experts)
     summed = np.where(gradients.scattered, scatter, reduce)
     sharded = np.where(zero == ZeroStage.OPTIMIZER, summed + gather, 0.0)
     if states.weights_sharded_from > ZeroStage.GRADIENTS:

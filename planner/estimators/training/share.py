@@ -199,14 +199,17 @@ class Share:
         """
         machine, overlap = self.setting.machine, self.setting.framework.overlap
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
-        reduce, gather, scatter = (
-            machine.collective(kind, num_bytes, self.tensor_group)
-            for kind in ("all_reduce", "all_gather", "reduce_scatter")
-        )
-        machine.unused(self.sequence_parallel, "all_reduce")
-        machine.unused(~self.sequence_parallel, "all_gather", "reduce_scatter")
+
+        def seconds(kind: str) -> FloatArray:
+            return machine.collective(kind, num_bytes, self.tensor_group)
+
+        reduce = halves = np.zeros(())
+        if not self.sequence_parallel.all():
+            reduce = seconds("all_reduce")
+        if self.sequence_parallel.any():
+            halves = seconds("all_gather") + seconds("reduce_scatter")
         return partly_hidden(
-            communication=np.where(self.sequence_parallel, gather + scatter, reduce),
+            communication=np.where(self.sequence_parallel, halves, reduce),
             hidden=np.where(
                 self.tp_comm_overlap,
                 np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),

@@ -13,7 +13,7 @@ from planner.base.software_enums import Placement
 from planner.base.units import GIB, HOUR
 from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
-from planner.estimators.rl.timeline import rl_timeline
+from planner.estimators.timeline.steps import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import Details, sure_blocks
 from planner.show.views.money import price_words

@@ -201,6 +201,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         gpu=gpu,
         model=model,
         domain_size=cluster.scale_up.domain_size,
+        loss_kernel=code,
     )
     case = TrainingCase(
         model=model,
@@ -209,7 +210,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         framework=profile,
         rule=rule,
         sequence_length=length,
-        layouts=tuple(replace(each, loss_kernel=code) for each in layouts(context)),
+        layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
         own_loss=has_own_loss or code != LossKernel.AUTO,
         adapter=adapter,

@@ -269,6 +269,7 @@ class Open:
     gpu: GpuSpec
     model: ModelSpec
     domain_size: int
+    loss_kernel: LossKernel = LossKernel.AUTO
 
 
 def layouts(context: Open) -> list[Layout]:
@@ -280,12 +281,15 @@ def layouts(context: Open) -> list[Layout]:
         Its precision or its memory management is not modelled, or nothing fits its GPUs.
     """
     run = context.run
-    possible = precisions(run, context.gpu)
+    possible: list[dict[str, Any]] = [
+        {"precision": precision, "fp8_recipe": recipe_of(run, precision)}
+        for precision in precisions(run, context.gpu)
+    ]
     found = [
-        replace(layout, precision=precision, fp8_recipe=recipe_of(run, precision))
+        replace(parallel, **batches, **formats)
         for parallel in _parallel(context)
-        for layout in _batches(context, parallel)
-        for precision in possible
+        for batches in _batches(context, parallel)
+        for formats in possible
     ]
     if not found:
         raise NotPredicted("no layout of these parallel sizes fits the number of GPUs and batch")
@@ -299,16 +303,19 @@ def _parallel(context: Open) -> Iterator[Layout]:
     if num_gpus is None:
         raise NotPredicted("the number of GPUs is not given")
     splits = product(_tensor(context), _pipeline(context), _context(context))
+    unsplit = _unsplit(context, num_gpus)
     for tensor, pipeline, ring in splits:
-        layout = _bare(context, num_gpus, tensor, pipeline, ring)
+        layout = replace(
+            unsplit, tensor_parallel=tensor, pipeline_parallel=pipeline, context_parallel=ring
+        )
         if _fits_gpus(layout, run) and not _must_spread(context):
             for ranks in _expert_ranks(context, num_gpus // pipeline):
                 for split in _expert_splits(context, layout, ranks):
                     shared = replace(layout, expert_parallel=ranks, expert_tensor_parallel=split)
                     yield from _switched(context, shared)
     if num_gpus > 1 and (run.flag("layer_split") or _may_spread(context)):
-        layout = _bare(context, num_gpus, 1, num_gpus, 1)
-        yield from _switched(context, replace(layout, layer_split=True))
+        spread = replace(unsplit, pipeline_parallel=num_gpus, layer_split=True)
+        yield from _switched(context, spread)
 
 
 def _expert_ranks(context: Open, num_ranks: int) -> list[int]:
@@ -359,14 +366,15 @@ def _may_spread(context: Open) -> bool:
     return several and context.profile.layer_split and not (said or named)
 
 
-def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -> Layout:
+def _unsplit(context: Open, num_gpus: int) -> Layout:
+    """What a run says of all its layouts, with sizes of 1."""
     year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
     return Layout(
         num_gpus=num_gpus,
-        tensor_parallel=tensor,
-        context_parallel=ring,
-        pipeline_parallel=pipeline,
+        tensor_parallel=1,
+        context_parallel=1,
+        pipeline_parallel=1,
         virtual_pipeline=1,
         layer_split=False,
         expert_parallel=context.run.count("expert_parallel") or 1,
@@ -385,6 +393,7 @@ def _bare(context: Open, num_gpus: int, tensor: int, pipeline: int, ring: int) -
         flash_attention=since(context.rule.flash_attention_from, year) if flash is None else flash,
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
+        loss_kernel=context.loss_kernel,
         **told_states(context.run),
         **options_of(context.run, context.profile, context.rule, context.gpu, context.model),
     )
@@ -411,8 +420,8 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
         )
 
 
-def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
-    """The layout with each plausible micro-batch and number of chunks."""
+def _batches(context: Open, layout: Layout) -> Iterator[dict[str, Any]]:
+    """Each plausible micro-batch and number of chunks of a layout, in the words of ``Layout``."""
     given = context.run.number("global_batch_size")
     micro = context.run.count("micro_batch_size")
     per_rank = None if given is None else given / layout.data_parallel
@@ -428,12 +437,15 @@ def _batches(context: Open, layout: Layout) -> Iterator[Layout]:
         batch = given or layout.data_parallel * size * steps
         if batch < layout.data_parallel * size:
             continue
-        sized = replace(layout, micro_batch_size=size, global_batch_size=batch)
-        for chunks in _virtual(context, sized):
-            yield replace(sized, virtual_pipeline=chunks)
+        for chunks in _virtual(context, layout, batch / (layout.data_parallel * size)):
+            yield {
+                "micro_batch_size": size,
+                "global_batch_size": batch,
+                "virtual_pipeline": chunks,
+            }
 
 
-def _virtual(context: Open, layout: Layout) -> list[int]:
+def _virtual(context: Open, layout: Layout, micro_batches: float) -> list[int]:
     given = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
@@ -441,7 +453,6 @@ def _virtual(context: Open, layout: Layout) -> list[int]:
     if given:
         return [given]
     layers = context.model.num_hidden_layers
-    micro_batches = layout.global_batch_size / (layout.data_parallel * layout.micro_batch_size)
     if micro_batches % p:
         return [1]
     return [1, *(v for v in range(2, _MOST_VIRTUAL + 1) if layers % (p * v) == 0)]

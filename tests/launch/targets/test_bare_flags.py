@@ -33,12 +33,13 @@ def test_no_flag_swallows_the_option_behind_it(tmp_path: Path, beside: str) -> N
     path = tmp_path / "run.sh"
     flags = _flags()
     assert "bf16" in flags
-    for flag in flags:
-        path.write_text(f"{_WORLD} {' '.join(f'--{flag} {one}' for one in _OPTIONS)} {beside}\n")
-        options = read_launch(path).found.options
+    ends = [" ".join(f"--{flag} {one}" for one in _OPTIONS) for flag in flags]
+    found = list(launches(path, "".join(f"{_WORLD} {end} {beside}\n" for end in ends)))
+    for flag, one in zip(flags, found, strict=True):
+        names = {name.removeprefix("--"): given for name, given in one.options.items()}
         for option in _OPTIONS[:-1]:
             name, value = option.removeprefix("--").split()
-            assert options[name].texts == (value,), (flag, option)
+            assert names[name].texts == (value,), (flag, option)
 
 
 def test_a_bare_flag_of_a_format_beside_deepspeed_says_the_format(tmp_path: Path) -> None:

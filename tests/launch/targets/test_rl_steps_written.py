@@ -120,7 +120,7 @@ def read(path: Path) -> Job:
 
 
 @pytest.mark.parametrize("framework", TARGETS)
-@settings(max_examples=examples(100, 16), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100, 8), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_is_written_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, framework: str, data: st.DataObject
