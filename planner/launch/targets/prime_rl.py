@@ -33,6 +33,9 @@ _OTHERS = (
     *("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume"),
     *("seq_len", "max_", "output_dir", "clean"),
 )
+_STALE = ("max_async_level", "orchestrator.max_async_level", "orchestrator.max_off_policy_steps")
+_IN_FLIGHT = 1024
+"""``max_inflight``: answers of all engines at once."""
 _MODELS = ("model.name", f"{_MODEL}name")
 
 
@@ -119,11 +122,15 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     )
     put_lengths(found, length, number(reading, *asked))
     values["micro_batch_tokens"] = max(number(reading, *_PACKS) or length, length)
-    stale = number(reading, "max_async_level", "orchestrator.max_async_level")
-    values["staleness"] = stale or number(reading, "orchestrator.max_off_policy_steps")
-    values["staleness"] = values["staleness"] or _OFF_POLICY
-    values["partial_rollout"] = True
     train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
+    told_steps = (reading.number(name) for name in _STALE)
+    stale = next((steps for steps in told_steps if steps is not None), _OFF_POLICY)
+    values |= {"staleness": stale, "partial_rollout": stale > 0}
+    if rollout and not any(map(reading.has, _STALE[:2])):  # which had no bound of it
+        flying = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
+        engines = max(rollout // int(values["rollout_tensor_parallel"]), 1)
+        most = -(-flying // engines)
+        values["max_num_seqs"] = min(int(values.get("max_num_seqs", most)), most)
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
     stored = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
     if stored.startswith("fp8"):

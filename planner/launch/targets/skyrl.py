@@ -136,8 +136,10 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     if flag(reading, f"{_PLACED}colocate_all", default=True):
         placement = Placement.COLOCATED
     elif flag(reading, "trainer.fully_async.enabled") or any("fully_async" in w for w in words):
-        placement, values["partial_rollout"] = Placement.ASYNC, True
-        values["staleness"] = number(reading, "trainer.fully_async.max_staleness_steps") or _STALE
+        placement = Placement.ASYNC
+        told_steps = reading.number("trainer.fully_async.max_staleness_steps")
+        values["staleness"] = _STALE if told_steps is None else told_steps
+        values["partial_rollout"] = values["staleness"] > 0
     elif any("async" in word for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
     engines = number(reading, f"{_ENGINE}num_engines", "generator.num_inference_engines") or 1
