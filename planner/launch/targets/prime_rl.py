@@ -128,7 +128,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values |= {"staleness": stale, "partial_rollout": stale > 0}
     if rollout and not any(map(reading.has, _STALE[:2])):  # which had no bound of it
         flying = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
-        engines = max(rollout // int(values["rollout_tensor_parallel"]), 1)
+        engines = max(rollout // int(values.get("rollout_tensor_parallel", 1)), 1)
         most = -(-flying // engines)
         values["max_num_seqs"] = min(int(values.get("max_num_seqs", most)), most)
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)

@@ -314,8 +314,9 @@ _V1 = "trainer.v1."
 _AHEAD, _VERSIONS = 1, 8
 """``num_warmup_batches``, by which prompts run ahead of what trains, and
 ``max_off_policy_threshold``, above which answers are dropped, where nobody sets them."""
-_STALE, _SYNC_STEPS = 0.1, 4
-"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers."""
+_STALE, _SYNC_STEPS, _CONCURRENT = 0.1, 4, 16
+"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers,
+prompts of each engine at once."""
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -390,13 +391,20 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     batches = number(reading, f"{_ASYNC}require_batches") or 1
     times = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
     values["prompts_per_step"] = mini * batches * times
-    values["global_batch_size"] = int(values["global_batch_size"]) * batches
+    if "global_batch_size" in values:
+        values["global_batch_size"] = int(values["global_batch_size"]) * batches
     found.defaults.pop("prompts_per_step", None)
     found.asked = [name for name in found.asked if name != "prompts_per_step"]
     share = reading.amount(f"{_ASYNC}staleness_threshold")
     values["staleness"] = ceil(_STALE if share is None else share)
     partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
     values["partial_rollout"] = partial and values["staleness"] > 0
+    prompts = number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _CONCURRENT
+    places = prompts * int(values.get("samples_per_prompt", 0))
+    if 0 < places < int(values.get("max_num_seqs", 0)):
+        values["max_num_seqs"] = places
+        found.defaults.pop("max_num_seqs", None)
+        found.notes.append(f"Each engine has {prompts} prompts at once: {places:,} answers.")
     values["old_logprob"] = not flag(
         reading,
         "algorithm.rollout_correction.bypass_mode",
@@ -475,6 +483,7 @@ def _quantities(job: Job) -> Quantities:
             "hybrid": "False",
             "stream_prompts": 1,
             "updates": steps * each // batch,
+            "prompts_at_once": -(-int(str(words["max_num_seqs"])) // each),
             "partial_rollout": _flag(job["partial_rollout"]),
             "total_prompts": steps * int(job["max_steps"]),
         }

@@ -67,6 +67,8 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
     words = "data.train_batch_size=$PROMPTS data.max_response_length=$LONGEST"
     found = read(tmp_path, _MAIN + _VERL + words)
     assert {"prompts_per_step", "output_cap"} <= {*found.lacking({})}
+    words = "actor_rollout_ref.rollout.n=$N actor_rollout_ref.rollout.max_num_seqs=$PLACES"
+    assert "samples_per_prompt" in read(tmp_path, f"{_STREAMED}{_VERL}{words}").lacking({})
 
 
 @each(
@@ -145,6 +147,15 @@ def test_a_step_of_verl_that_streams_is_what_it_trains_between_transfers(tmp_pat
     found = read(tmp_path, _STREAMED + _VERL + words)
     assert told(found, "prompts_per_step", "global_batch_size") == ["512", str(2 * 64 * 8)]
     assert told(found, "old_logprob") == ["False"]
+
+
+@each(("words", "places"), [("", "128"), ("concurrent_samples_per_replica=40", "256")])
+def test_prompts_that_verl_streams_at_once_bound_the_places(
+    tmp_path: Path, words: str, places: str
+) -> None:
+    """16 prompts with 8 answers each in an engine; verl's max_num_seqs is 256."""
+    found = read(tmp_path, f"{_STREAMED}{_VERL}async_training.{words or 'require_batches=1'}")
+    assert told(found, "max_num_seqs") == [places]
 
 
 @pytest.mark.parametrize(
