@@ -161,10 +161,10 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     found.put("rollout_gpu_memory", reading.amount(f"{values['engine']}.{share}"))
     # A rollout is a prompt with its answers.
     prompts = number(reading, "rollout.max_concurrent_rollouts", "rollout.consumer_batch_size")
-    prompts = prompts or int(values.get("prompts_per_step", 1))
-    flying = prompts * int(values.get("samples_per_prompt", 1)) // sizes.get("d", 1)
-    usual = flying if values["engine"] == "sglang" else _AT_ONCE
-    values["max_num_seqs"] = max(min(int(values.get("max_num_seqs", usual)), flying), 1)
+    prompts = prompts or int(values.get("prompts_per_step", 0))
+    if flying := prompts * int(values.get("samples_per_prompt", 0)) // sizes.get("d", 1):
+        usual = flying if values["engine"] == "sglang" else _AT_ONCE
+        values["max_num_seqs"] = min(int(values.get("max_num_seqs", usual)), flying)
     stale = number(reading, "rollout.max_head_offpolicyness") or 0
     placement = Placement.COLOCATED if shares else Placement.SEPARATE
     if stale and not shares and flag(reading, "async_training", default=True):
