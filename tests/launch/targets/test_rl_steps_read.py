@@ -79,6 +79,8 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("algorithm.filter_groups.enable=True", "algorithm", "dapo"),
         ("algorithm.rollout_correction.bypass_mode=True", "old_logprob", "False"),
         ("actor_rollout_ref.rollout.name=sglang", "engine", "sglang"),
+        ("actor_rollout_ref.model.use_fused_kernels=True", "loss_kernel", "linear"),
+        ("actor_rollout_ref.model.use_fused_kernels=False", "loss_kernel", "auto"),
         ("actor_rollout_ref.rollout.free_cache_engine=False", "offload_rollout", "false"),
         ("actor_rollout_ref.actor.fsdp_config.param_offload=True", "offload_train", "False"),
         (

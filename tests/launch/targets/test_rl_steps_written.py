@@ -92,6 +92,7 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
         asked["max_num_seqs"] = None
     if TARGETS[framework] == "verl":
         asked |= {"old_logprob": draw(flag), "update_epochs": draw(several((1, 2)))}
+        settings["loss_kernel"] = draw(several(("auto", "linear")))
     job = job_of(settings=settings, **{**STEP, "framework": framework, **asked})
     if job is None:
         reject()
