@@ -7,6 +7,7 @@ Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose opti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
@@ -160,7 +161,7 @@ def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
     batch = int(values["global_batch_size"])
     copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
     if flag(reading, *_DYNAMIC):
-        budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * sizes["context_parallel"]
+        budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * prod(sizes.values())
         share = batch // copies if copies and batch % copies == 0 else None
         put_token_budget(found, budget, share)
         return
@@ -194,7 +195,9 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
         put_redrawn(found)
     if flag(reading, *_DYNAMIC):
         budget = number(reading, *_BUDGET) or _MICRO_TOKENS
-        values["micro_batch_tokens"] = budget * int(values["context_parallel"])
+        ranks = int(values["context_parallel"]) * int(values["tensor_parallel"])
+        # A longer sequence is a micro-batch of its own (openrlhf/utils/seqlen_balancing.py).
+        values["micro_batch_tokens"] = max(budget * ranks, length)
     else:
         values["micro_batch_tokens"] = int(update.values["micro_batch_size"]) * length
     _put_placement(reading, update, found)
@@ -239,7 +242,9 @@ def _quantities(job: Job) -> Quantities:
     nodes, each = words["train_nodes"], words["train_each"]
     shares = bool(job["reference_model"])
     return words | {
-        "token_budget": per_rank(job, int(str(words["token_budget"]))),
+        "token_budget": per_rank(
+            words["token_budget"], job["context_parallel"], job["tensor_parallel"]
+        ),
         "divergence": _WEIGHT if shares else 0,
         "num_prompts": int(job["prompts_per_step"]) * int(job["max_steps"]),
         "shares_reference": shares and apart,

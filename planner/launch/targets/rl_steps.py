@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil, prod
 from typing import Any
 
 from planner.base.software_enums import Placement
@@ -273,9 +274,9 @@ def _nodes(job: Job, gpus: int) -> tuple[int, int]:
     )
 
 
-def per_rank(job: Job, tokens: int) -> int:
+def per_rank(budget: object, *degrees: object) -> int:
     """A budget of tokens as programs count it that have one for each rank of a sequence."""
-    return -(-tokens // int(job["context_parallel"]))
+    return ceil(int(str(budget)) / prod(int(str(degree)) for degree in degrees))
 
 
 OF_FSDP = " of FSDP"

@@ -459,7 +459,7 @@ def _quantities(job: Job) -> Quantities:
             f"{batch} answers are no multiple of: nearest: --global-batch-size {near}."
         )
     is_megatron = job.profile.name == "verl Megatron"
-    budget = per_rank(job, int(str(words["token_budget"])))
+    budget = per_rank(words["token_budget"], job["context_parallel"])
     steps = int(job["prompts_per_step"])
     streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
     words |= {

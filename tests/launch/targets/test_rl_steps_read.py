@@ -428,6 +428,19 @@ def test_a_step_of_openrlhf_in_older_and_newer_words(tmp_path: Path, words: str)
     assert not found.of(Status.UNKNOWN)
 
 
+@each(
+    ("words", "tokens"),
+    [
+        ("--ring_attn_size 2 --ds_tensor_parallel_size 2", "32768"),
+        ("--generate_max_len 20000", "21024"),
+    ],
+)
+def test_tokens_of_a_micro_batch_of_openrlhf(tmp_path: Path, words: str, tokens: str) -> None:
+    """8,192 on each of four ranks that share sequences; a sequence of 1,024 + 20,000 is alone."""
+    budget = "--use_dynamic_batch --train_max_tokens_per_gpu 8192"
+    assert told(read(tmp_path, f"{_OPEN}{budget} {words}"), "micro_batch_tokens") == [tokens]
+
+
 def test_what_openrlhf_has_where_a_file_is_silent(tmp_path: Path) -> None:
     found = read(tmp_path, _OPEN + "--train.colocate_all")
     names = ("prompts_per_step", "samples_per_prompt", "rollout_gpu_memory", "algorithm")
