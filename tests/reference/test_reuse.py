@@ -239,7 +239,7 @@ def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("answers", "match"),
     [
-        ({"router": "sticky"}, "--router is one of random, cache_aware"),
+        ({"router": "sticky"}, "--router is one of round_robin, random, cache_aware"),
         ({"turns": 12, "think_time": None}, "--think-time"),
         ({"turns": 1, "think_time": None, "tool_calls": 3}, "--tool-time"),
         ({"turns": None}, "think_time needs turns"),
