@@ -84,6 +84,7 @@ def test_distances_are_those_of_a_stack() -> None:
         stack = [block, *(one for one in stack if one != block)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("caches", [1, 4])
 @pytest.mark.parametrize("router", ["random", "cache_aware"])
 def test_sessions_find_what_a_simulated_cache_finds(router: str, caches: int) -> None:

@@ -31,6 +31,7 @@ from planner.formulas.queueing import (
     filling_share,
     mean_if_any,
     mean_wait,
+    settled_number,
     together_in_waves,
 )
 from planner.formulas.sample_paths import weighted_quantile
@@ -206,7 +207,8 @@ class Traced:
 
 
 _PROMPT_ROUNDS = 2
-_RATE_ROUNDS = 8
+# Requests in a replica where none come.
+_FEWEST = 1e-9
 # Share of the clients with equal requests that are together in the next wave, too.
 _STILL_TOGETHER = 0.9
 # A queue that has less than this share of the engine left is as long as its clients make it.
@@ -224,7 +226,7 @@ def requests_at_rate(
     c = configurations
     ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
     room = np.minimum(c.concurrency, ranks)
-    running, _ = _running_at_rate(setting, c, rate, room)
+    running = _running_at_rate(setting, c, rate, room)
     return np.where(running < room, running, c.concurrency)
 
 
@@ -235,7 +237,9 @@ def token_time_at_rate(
     ``concurrency`` is: arrays have no more entries than all else asks for."""
     c = replace(configurations, concurrency=np.ones(()))
     room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    return _running_at_rate(setting, c, rate, room)[1] / tokens_per_step(setting)
+    running = _running_at_rate(setting, c, rate, room)
+    loop = _loop_of(setting, c, running, room)
+    return loop.at(rate).step / tokens_per_step(setting)
 
 
 def _running_at_rate(
@@ -243,21 +247,32 @@ def _running_at_rate(
     configurations: ServingConfigurations,
     rate: FloatArray,
     room: FloatArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Requests in a replica at a rate, at most ``room``, and the seconds of a step of theirs.
+) -> FloatArray:
+    """Requests in a replica at a rate, at most ``room``, by Little's law.
 
-    The costs of steps hardly depend on how many there are, so that Little's law soon settles.
+    Steps over few sequences cost more of each than steps over many, of experts most of all.
     """
-    running, step = np.minimum(room, 1.0), np.zeros(())
-    for _ in range(_RATE_ROUNDS):
-        held = np.maximum(running, 1e-9)
-        c, costs = replace(configurations, concurrency=held), phases(setting, configurations, held)
-        work = _work(setting, c, costs, held, room)
-        loop = _Loop(setting=setting, configurations=c, costs=costs, work=work, running=held)
+
+    def needed(running: FloatArray) -> FloatArray:
+        loop = _loop_of(setting, configurations, running, room)
         met = loop.at(rate)
-        step = met.step
-        running = np.minimum(rate * (met.first + met.answer + loop.outside), room)
-    return running, step
+        return np.maximum(rate * (met.first + met.answer + loop.outside), _FEWEST)
+
+    room = np.maximum(room, _FEWEST)
+    return settled_number(needed=needed, first=np.minimum(room, 1.0), most=room)
+
+
+def _loop_of(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    running: FloatArray,
+    places: FloatArray,
+) -> _Loop:
+    """The requests of a replica with so many in it."""
+    c = replace(configurations, concurrency=running)
+    costs = phases(setting, configurations, running)
+    work = _work(setting, c, costs, running, places)
+    return _Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
 
 
 def served_at_rate(
