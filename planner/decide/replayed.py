@@ -32,10 +32,12 @@ class Replayed:
 
     ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
     of prompts that is found in the caches, predicted and seen; None where no blocks are named.
+    ``is_pipeline``: of replicas of several stages, which a replay takes for one.
     """
 
     requests: int
     hit_rates: tuple[float, float] | None
+    is_pipeline: bool
     predicted: Mapping[str, Mapping[float | None, float]]
     seen: Mapping[str, Mapping[float | None, float]]
 
@@ -110,6 +112,7 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
     return Replayed(
         requests=trace.times.size,
         hit_rates=_hit_rates(setting, caches),
+        is_pipeline=first(c.pipeline_parallel) > 1,
         predicted={
             name: {None: first(found.value(name))}
             | {share: first(found.percentile(name, share)) for share in SHARES}

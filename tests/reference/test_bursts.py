@@ -5,18 +5,20 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from event_replica import Lengths, Replica
 
 import planner
-from planner.decide.replayed import Replayed, replayed
+from planner.decide.replayed import LATENCIES, SHARES, Replayed, replayed
 from planner.errors import PlannerError
 from planner.estimators.inference.replay import Requests, StepCosts, replay
 from planner.formulas.queueing import arrival_noise, mean_wait, queued_wait
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
+from planner.show.views.load import replay_blocks
 from planner.specs.arrivals import LOADS, Arrivals
 from planner.workloads.given import make_request
 from planner.workloads.measured_arrivals import measured_arrivals
@@ -268,6 +270,26 @@ def test_what_a_replay_needs_is_said(tmp_path: Path) -> None:
         planner.search(**ASKED, trace=str(path))
     with pytest.raises(PlannerError, match="cannot be read"):
         planner.search(**ASKED, trace=str(tmp_path / "none.csv"))
+
+
+@pytest.mark.parametrize(
+    ("is_pipeline", "why"), [(True, "as if its prompts passed one stage"), (False, "other hours")]
+)
+def test_why_a_replay_differs_is_said(
+    is_pipeline: bool, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = {name: dict.fromkeys((None, *SHARES), 1.0) for name in LATENCIES}
+    found = Replayed(
+        requests=9,
+        hit_rates=None,
+        is_pipeline=is_pipeline,
+        predicted=seconds,
+        seen=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
+    )
+    monkeypatch.setattr("planner.decide.replayed.replayed", lambda *_: found)
+    told = [str(block) for block in replay_blocks(SimpleNamespace(request=None), None)]
+    assert "mean TTFT" in told[-1]
+    assert why in told[-1]
 
 
 def test_the_variation_of_arrivals_has_an_end() -> None:

@@ -186,7 +186,10 @@ def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         yield said(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
     if apart := found.differs(_APART):
         names = ", ".join(label(f"{name}_s") for name in apart)
+        why = "has the order of these very requests; other hours have another."
+        if found.is_pipeline:
+            why = "takes a pipeline as if its prompts passed one stage."
         yield said(
             f"Prediction and replay differ by more than {_APART:.0%} in mean {names}: the replay "
-            "has the order of these very requests; other hours have another."
+            + why
         )
