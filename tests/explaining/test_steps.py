@@ -119,6 +119,14 @@ def test_the_steps_are_those_of_the_estimate():
     assert steps("batch")[1].seconds == pytest.approx(float(batch.candidates.decode_latency[0]))
 
 
+def test_a_frozen_matrix_has_no_product_for_its_gradient():
+    asked = {"model": "llama-3.1-8b", "gpu": "a100", "num_gpus": 1, "framework": "hf-trainer"}
+    found = planner.estimate(**asked, adapter="lora", settings={"global_batch_size": 1})
+    (step,) = explained_steps(found.plan, found)
+    (frozen,) = (one.part for one in step.parts if one.part.name == "gate_up")
+    assert [len(frozen.done), len(part("llama", "gate_up").part.done)] == [2, 3]
+
+
 @each(
     ("name", "operator", "step", "bound"),
     [
