@@ -11,6 +11,10 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray, Numeric
 
 _RATE_ROUNDS = 12
+_NUMBER_ROUNDS = 12
+_SETTLED_GAP = 1e-10
+# A secant that encloses nothing leads so many times as far as what is lacking, no more.
+_FARTHEST = 30.0
 _POOL_ROUNDS = 30
 _SERVER_ROUNDS = 6
 _SETTLED = 1e-12
@@ -429,6 +433,43 @@ def balanced_rate(*, excess: Callable[[FloatArray], FloatArray], most: FloatArra
         above = np.where(is_above, found, weight * above)
         was_above = is_above
     return rate
+
+
+def settled_number(
+    *, needed: Callable[[FloatArray], FloatArray], first: FloatArray, most: FloatArray
+) -> FloatArray:
+    r"""The number of which as many are ``needed``, from the ``first`` on, or ``most``.
+
+    .. math:: g(B) = \ln \frac{f(B)}{B} = 0
+
+    By secants over :math:`\ln B` of what encloses it [1]_; before that is known, and far from it,
+    as many as the number before needs. A number that has settled stays as it is, whatever others
+    do.
+
+    References
+    ----------
+    .. [1] M. Dowell and P. Jarratt, "A modified regula falsi method for computing the root of an
+       equation," BIT 11, 1971.
+    """
+    number = np.minimum(first, most)
+    gap = np.log(needed(number) / number)
+    other, other_gap = number, np.zeros(())
+    for _ in range(_NUMBER_ROUNDS):
+        moves = (np.abs(gap) > _SETTLED_GAP) & ((number < most) | (gap < 0))
+        if not moves.any():
+            break
+        encloses = gap * other_gap < 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            move = gap * np.log(number / other) / (other_gap - gap)
+            leads = (np.abs(gap) < 1) & (move / gap > 0) & (move / gap < _FARTHEST)
+        move = np.where(encloses | leads, move, gap)
+        found = np.where(moves, np.minimum(number * np.exp(move), most), number)
+        found_gap = np.log(needed(found) / found)
+        # An end that stays a second time counts half.
+        stays = encloses & (found_gap * gap > 0)
+        other, other_gap = np.where(stays, other, number), np.where(stays, other_gap / 2, gap)
+        number, gap = found, found_gap
+    return np.asarray(np.minimum(number * np.exp(gap), most))
 
 
 def crowded_step(*, fixed: Numeric, slope: Numeric, steps: Numeric) -> FloatArray:

@@ -210,6 +210,15 @@ def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
     assert words.count("exceeds the roofline") == 1
 
 
+def test_the_engine_of_a_step_of_reinforcement_learning_has_efficiencies_of_its_own():
+    found = planner.explain(
+        workload="rl", model="llama-3.1-8b", gpu="h100", num_gpus=8, output_tokens=1000,
+        output_cap=2000, framework="nemo-rl", settings={"recompute": "full"},
+    )  # fmt: skip
+    words = " ".join(terminal_text(explanation_blocks(found), 80).split())
+    assert "efficiencies are fitted, those of vLLM to the time of whole steps" in words
+
+
 def test_figures_have_units_and_sources():
     plan, _ = estimated("llama")
     sources = Sources(plan)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
+from planner.base.arrays import FloatArray
 from planner.formulas.memory import (
     cache_bytes_per_token,
     latent_cache_bytes_per_token,
@@ -25,6 +27,7 @@ from planner.formulas.queueing import (
     pools_rate,
     pools_requests,
     residual_mean,
+    settled_number,
     together_in_waves,
     wait_variance,
     wave_wait,
@@ -204,6 +207,23 @@ def test_a_rate_is_balanced_where_the_excess_is_zero() -> None:
     found = balanced_rate(excess=lambda rate: np.log(rate / (3 - rate)), most=np.asarray(2.9))
     assert float(found) == pytest.approx(1.5, rel=1e-6)
     assert float(balanced_rate(excess=np.log, most=np.asarray(0.5))) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("needed", "most", "number"),
+    [
+        pytest.param(lambda b: 9 + 0.1 * b, 1e3, 10.0, id="more need more"),
+        pytest.param(lambda b: 1 + 0.9 * b, 1e3, 10.0, id="and hardly fewer than there are"),
+        pytest.param(lambda b: 1e7 / b**2, 1e6, 1e7 ** (1 / 3), id="more need far fewer"),
+        pytest.param(lambda b: 9 + 2 * b, 1e3, 1e3, id="never enough"),
+        pytest.param(lambda b: 0.25 + 0 * b, 1e3, 0.25, id="fewer than the first"),
+    ],
+)
+def test_a_number_settles_where_as_many_are_needed(
+    needed: Callable[[FloatArray], FloatArray], most: float, number: float
+) -> None:
+    found = settled_number(needed=needed, first=np.ones(3), most=np.array([most, 0.5, most]))
+    assert found == pytest.approx([number, min(number, 0.5), number], rel=1e-7)
 
 
 def test_requests_of_pools_reach_the_rate_they_are_of() -> None:
