@@ -131,7 +131,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     asked = (
         "size", "--workload", "serve", "--model", "llama-3.1-70b", "--gpu", "h100", "--mode",
         "aggregated", "--engine", "vllm", "--trace", str(trace), "--request-rate", "40",
-        "--price", "2",
+        "--price", "2", "--set", "tp=4", "--set", "pp=1", "--set", "quantization=fp8",
     )  # fmt: skip
     ran = planner(*asked, "--startup-time", "2min", "--json", str(out))
     assert ran.exit_code == 0, ran.err

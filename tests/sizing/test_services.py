@@ -110,8 +110,10 @@ def test_the_stock_decides_who_runs_on_which_gpu():
         name: {"h100-sxm-80gb": counts["h100-sxm-80gb"]} for name, counts in alone.items()
     }
     assert bound.pools[0].most == h100
+    chat = {"services": {"chat": CHAT}, **COMMON}
+    few = alone["chat"]["h100-sxm-80gb"] - 1
     with pytest.raises(InfeasibleError, match="1 more h100-sxm-80gb"):
-        planner.size_services(services, stock=f"h100={h100 - 1}", price=2)
+        planner.size_services(chat, stock=f"h100={few}", price=2)
 
 
 def test_a_service_is_split_where_no_type_has_enough():

@@ -338,6 +338,12 @@ def test_a_load_is_of_a_service_without_another_rate(write, asked, word):
         planner.size(**{**plain, **asked}, load=path)
 
 
+def test_one_replica_has_no_size():
+    asked = {"model": "llama-3.1-8b", "workload": "serve", "gpu": "h100", "request_rate": 500}
+    with pytest.raises(SearchSpaceError, match="space serve_single is of one replica"):
+        planner.size(**asked, space="serve_single")
+
+
 def test_the_shipped_load_is_read_where_there_is_no_own(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert read_load(Path("day.csv")).peak == 50

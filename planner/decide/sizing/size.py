@@ -35,6 +35,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.workloads.given import Said
 from planner.workloads.plan import make_plan
+from planner.workloads.registry import workload_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -446,6 +447,11 @@ def _check(
         if budget is not None:
             faults.append(f"A run is paid in total: give {said('budget')} without a period.")
     else:
+        if request.space == workload_of(request.workload).single:
+            faults.append(
+                f"{said('space')} {request.space} is of one replica, however many requests come: "
+                f"leave it out, and fix parameters with {said('settings')}."
+            )
         if load is not None and request.request_rate is not None:
             faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
         elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
