@@ -34,7 +34,7 @@ TRACES = {
     "Mooncake conversation": "conversation_trace.jsonl",
     "Mooncake synthetic": "synthetic_trace.jsonl",
 }
-LOADS = (0.5, 0.7, 0.8)
+LOADS = (0.1, 0.5, 0.7, 0.8)
 _DRAWN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 BEGIN, END = "<!-- made by scripts/make_traffic.py -->\n", "<!-- end -->\n"
 _ASKED = {
@@ -45,7 +45,7 @@ _SETTINGS = {
     "kv_cache": "bf16", "max_num_batched_tokens": 8192, "tensor_parallel": 1,
     "pipeline_parallel": 1,
 }  # fmt: skip
-REPLICAS, SHARED_LOAD = (2, 4, 8), 0.7
+REPLICAS, SHARED_LOADS = (2, 8), (0.1, 0.7, 0.8)
 _FIRST, _TOKEN = "time_to_first_token", "time_per_output_token"
 
 
@@ -69,14 +69,14 @@ def compared(
 
 
 def rows(folder: Path) -> Iterator[str]:
-    """A row of Markdown for each trace and load, and for each number of replicas at one load."""
+    """A row of Markdown for each trace, number of replicas and load."""
+    asked = [(LOADS, 1), *((SHARED_LOADS, replicas) for replicas in REPLICAS)]
     for name, file in TRACES.items():
-        for load, (rate, both) in zip(LOADS, compared(folder / file, LOADS), strict=True):
-            yield _row(name, 1, load, rate, both)
-    for name, file in TRACES.items():
-        for replicas in REPLICAS:
-            for rate, both in compared(folder / file, (SHARED_LOAD,), replicas):
-                yield _row(name, replicas, SHARED_LOAD, rate, both)
+        for loads, replicas in asked:
+            for load, (rate, both) in zip(
+                loads, compared(folder / file, loads, replicas), strict=True
+            ):
+                yield _row(name, replicas, load, rate, both)
 
 
 def _row(name: str, replicas: int, load: float, rate: float, both: Replayed) -> str:

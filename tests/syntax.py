@@ -16,3 +16,9 @@ def trees() -> dict[str, ast.Module]:
         str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted(ROOT.glob("planner/**/*.py"))
     }
+
+
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """All nodes of each of these trees, the root first."""
+    return {path: list(ast.walk(tree)) for path, tree in trees().items()}

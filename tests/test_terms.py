@@ -8,7 +8,7 @@ import re
 from functools import cache
 
 import pytest
-from syntax import trees
+from syntax import nodes
 
 from planner.configurations.enumerate import AXES
 from planner.configurations.rl import RlConfigurations
@@ -132,9 +132,9 @@ def words_of_literals():
     Also the keywords of a ``dict`` and the words of a string.
     """
     found = []
-    for path, tree in trees().items():
+    for path, of_module in nodes().items():
         name = path.removeprefix("planner/")
-        for node in ast.walk(tree):
+        for node in of_module:
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
             if isinstance(node, ast.Tuple | ast.List | ast.Set):
                 words = {item.value for item in node.elts if isinstance(item, ast.Constant)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from rows import each
-from syntax import trees
+from syntax import nodes
 
 ROOT = Path(__file__).parents[1]
 # What is said of it instead.
@@ -27,12 +27,12 @@ ODD = {
 }
 
 
-def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every string but documentation."""
+def texts(module: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Line and text of every string but documentation among the nodes of a module."""
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, holders)]
+    bodies = [node.body for node in module if isinstance(node, holders)]
     told = {id(one.value) for body in bodies for one in body if isinstance(one, ast.Expr)}
-    for node in ast.walk(tree):
+    for node in module:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
             yield node.lineno, node.value
 
@@ -41,7 +41,7 @@ def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def strings() -> list[tuple[str, str]]:
     """Every string of the package but documentation, with its place."""
     return [
-        (f"{path}:{line}", text) for path, tree in trees().items() for line, text in texts(tree)
+        (f"{path}:{line}", text) for path, module in nodes().items() for line, text in texts(module)
     ]
 
 
@@ -56,5 +56,7 @@ def test_no_string_says_it_oddly(odd: str) -> None:
 
 def test_an_odd_string_is_found() -> None:
     source = '"""9 of 10 runs."""\nx = f"{n}: 9 of 10 runs lie there"\n'
-    (found,) = [text for _, text in texts(ast.parse(source)) if re.search("9 of 10 runs", text)]
+    (found,) = [
+        text for _, text in texts([*ast.walk(ast.parse(source))]) if re.search("9 of 10 runs", text)
+    ]
     assert found == ": 9 of 10 runs lie there"

@@ -17,7 +17,9 @@ from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, at_load
 from planner.question.request import Request
 from planner.question.terms import terms_about
+from planner.workloads.measured_arrivals import replica_of
 from planner.workloads.replicas import Replicas
+from planner.workloads.reuse import is_drawn
 from planner.workloads.traffic import trace_of
 
 SHARES = (0.5, 0.9, 0.99)
@@ -49,8 +51,8 @@ class Replayed:
 def replayed(candidates: Candidates, request: Request) -> Replayed:
     """The trace of a question on the first of some candidates; its times stretched to the rate.
 
-    Requests go to the replicas in turn, or where most of their prompt was computed last if the
-    router knows.
+    Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
+    as the router sends them.
 
     Raises
     ------
@@ -74,7 +76,7 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
     times = trace.times * stretch
     prompts = trace.input_tokens * new / work.input_tokens
     blocks: Sequence[Sequence[int]] = ()
-    owners: IndexArray = np.arange(times.size) % number
+    owners = replica_of(times.size, number, is_drawn(request.router), seed=1)
     if work.reuse is not None:
         prompts, blocks = trace.input_tokens, trace.blocks_of_each
         if not work.reuse.scatter:

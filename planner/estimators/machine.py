@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 
@@ -160,7 +160,7 @@ class Links:
         ``sent_across``: share of an all-to-all's bytes between domains that is sent;
         ``most_nics``: network interfaces by which a ring leaves a node, 0 for all.
         """
-        if self.ledger is None and not np.any(np.asarray(group.size) > 1):
+        if self.ledger is None and not (np.asarray(group.size) > 1).any():
             return np.zeros(())
         e = self._collectives[kind]
         up, out = self.cluster.scale_up, self.cluster.scale_out
@@ -347,6 +347,23 @@ class Machine(Links):
         """
         e = chosen(self._dense, precision)
         return self.kernels.without_casts(rows, columns, depth, e, output_bytes)
+
+    def gemm_times(
+        self,
+        sizes: Sequence[tuple[Numeric, Numeric, Numeric]],
+        precision: CodeArray,
+        output_bytes: Numeric = 2,
+    ) -> Sequence[FloatArray]:
+        """`gemm_time` of several products, in one go unless work is recorded of each."""
+        if self.ledger is not None:
+            return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
+        numbers = [np.shape(number) for size in sizes for number in size]
+        together = np.empty((3, len(sizes), *np.broadcast_shapes(np.shape(precision), *numbers)))
+        for at, size in enumerate(sizes):
+            for side, number in enumerate(size):
+                together[side, at] = number
+        rows, columns, depth = together
+        return [*self.gemm_time(rows, columns, depth, precision, output_bytes)]
 
     def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
         """Seconds in which kernels of their own quantize so many numbers for products."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
+from planner.formulas.queueing import mean_if_any
 
-_PARTS = 2
+_PARTS, _MOST_PARTS, _FILLING = 2, 8, 0.3
 _BUSIEST = 0.98
 _LEAST = 1e-9
 _MOST_BEHIND = 0.9
@@ -32,6 +33,7 @@ def drifting_counts(counts: FloatArray, before: FloatArray) -> FloatArray:
 
 def filled_by_drift(
     *,
+    requests: FloatArray,
     prompts: FloatArray,
     answers: FloatArray,
     seconds: Numeric,
@@ -41,70 +43,96 @@ def filled_by_drift(
     steps: Numeric,
     places: Numeric,
     prompt: FloatArray,
-    queued: FloatArray,
+    lone: FloatArray,
+    added: FloatArray,
     fullest: Numeric,
 ) -> tuple[FloatArray, FloatArray]:
     r"""Sequences that decode in each of some windows, and seconds of waits for a place, of a fluid.
 
-    .. math:: \frac{dX}{dt} = \lambda o - \frac{B}{n t}, \quad B = \min(X, c) - \frac{Q}{s}, \quad
+    .. math:: \frac{dX}{dt} = \lambda r - \frac{B}{n m t}, \quad
         t = \min\left(\frac{a + b B}{1 - \lambda p s}, a + b B + f\right)
 
-    Requests come at a ``rate`` [1/s] of a mean over windows of so many ``seconds``, in which
-    ``prompts`` p and ``answers`` o have so much of the mean work [1]_. A step over B of c
-    ``places`` takes ``fixed + slope B``, an answer n ``steps``, and a ``prompt`` s seconds, of
-    which at most ``fullest`` f are in a step. What comes beyond that is Q seconds of prompts that
-    wait in their places, L if there were places for all:
+    Requests come at a ``rate`` [1/s] of a mean over windows of so many ``seconds``, which have so
+    much of the mean ``requests`` r and of the mean work of ``prompts`` p and ``answers`` o [1]_. A
+    step over B of c ``places`` takes ``fixed + slope B``, a mean answer n ``steps``, and those of
+    the X requests m of it, which those that come change. A prompt takes ``lone`` seconds, or
+    ``added`` to others; of x that come to a step at random each takes s, the first ``prompt``:
 
-    .. math:: \frac{dQ}{dt} = \lambda p s - \varphi, \quad \varphi = \frac{f}{a + b B + f}
+    .. math:: s(x) = s_a + (s_l - s_a) \frac{1 - e^{-x}}{x}
 
-    Where f is infinite, prompts stop all answers, and Q stays 0. Where X is beyond the places,
-    prompts come as those are left, and take s' ``queued`` seconds beside others. The wait is what
-    is longer than the queue of the prompts alone:
+    At most ``fullest`` f seconds of prompts are in a step. What comes beyond that waits in its
+    places, so that fewer decode, Q seconds, and L if there were places for all:
 
-    .. math:: W = \frac{X - c}{c} \left(n (a + b c) + c s' p / o\right) - \frac{L - Q}{\varphi}
+    .. math:: \frac{dB}{dt} = \frac{\varphi r}{s p} - \frac{B}{n m t}, \quad
+        \varphi = \frac{f}{a + b B + f}
 
-    Each part of a window is solved with the slope that it begins with. Windows may have further
-    axes, those of paths that are followed side by side. The first axis of what is returned is
-    that of the windows.
+    Where f is infinite, prompts have own steps, which stop all answers, and Q stays 0. Where X is
+    beyond the places, prompts come as those are left, those of the requests that wait. The wait is
+    what is longer than the queue of the prompts alone:
+
+    .. math:: W = \frac{X - c}{c} \left(m n (a + b c) + \frac{c s p}{r}\right)
+        - \frac{L - Q}{\varphi}
+
+    Each part of a window is solved with the slope that it begins with; there are more of them where
+    a replica fills. Windows may have further axes, those of paths that are followed side by side.
+    The first axis of what is returned is that of the windows.
 
     References
     ----------
     .. [1] G. Newell, "Applications of Queueing Theory," 2nd ed., 1982, chapter 2; the rest is
        derived here, and held by replays.
     """
-    n, c, work = np.asarray(steps), np.asarray(places), np.minimum(rate * prompt, _BUSIEST)
+    n, c, m = np.maximum(steps, _LEAST), np.asarray(places), np.ones(())
+    work, mixes = np.minimum(rate * prompt, _BUSIEST), bool(np.all(np.isfinite(fullest)))
     crowd = np.minimum(rate * n * slope / (1 - work), _BUSIEST)
     held = np.minimum(rate * n * fixed / (1 - work) / (1 - crowd), c)
-    part = np.asarray(seconds) / _PARTS
-    behind, line = np.zeros(()), np.zeros(())
+    decoding, outside, line = held, np.zeros(()), np.zeros(())
+    s, size = prompt, np.ones(())
     running, waits = [], []
-    for p, o in zip(prompts, answers, strict=True):
-        each = (n * (fixed + slope * c) + c * queued * p / np.maximum(o, _LEAST)) / c
-        free = 1 - np.minimum(rate * p * prompt, _BUSIEST)
+    for r, p, o in zip(requests, prompts, answers, strict=True):
         ran, waited = np.zeros(()), np.zeros(())
-        for _ in range(_PARTS):
-            active = np.minimum(held, c)
-            decoding = active - np.minimum(behind / prompt, _MOST_BEHIND * active)
-            alone = fixed + slope * decoding
+        fills = np.any((held > _FILLING * c) | (rate * p * prompt > 1 - _FILLING))
+        parts = _MOST_PARTS if fills else _PARTS
+        part = np.asarray(seconds) / parts
+        for _ in range(parts):
+            come = rate * r * part
+            others = np.maximum(held - c, 0.0)
+            ratio = (outside + rate * p * part) / np.maximum(others + come, _LEAST)
+            m = np.maximum((held * m + rate * o * part) / np.maximum(held + come, _LEAST), _LEAST)
+            alone, answer = fixed + slope * decoding, n * m
+            if mixes:
+                size = mean_if_any(decoding * ratio / answer)
+            else:
+                # Beside those that came in a step of answers, or in one of prompts.
+                came = rate * p * s * size
+                again = -np.expm1(-came)
+                size = (1 - again) * mean_if_any(rate * p * alone) + again * mean_if_any(came)
+            s = added + (lone - added) / size
+            leaving = added + (lone - added) / mean_if_any(c * ratio / answer)
+            # A place is held in the step of the prompt, too, where that has answers.
+            each = ((answer + mixes) * fixed + answer * slope * c) / c + leaving * ratio
             full = alone + fullest
-            step = np.where(behind > 0, full, np.minimum(alone / free, full))
-            beyond = held > c
-            left = decoding / (n * step)
-            left = np.where(beyond & (behind <= 0), 1 / each, left)
-            slower = left / np.maximum(decoding, _LEAST) * fixed / alone
-            slower = np.where(beyond | (behind > 0), _LEAST, np.maximum(slower, _LEAST))
-            later = held - (rate * o - left) / slower * np.expm1(-slower * part)
-            later = np.maximum(later, 0.0)
-            come = np.where(beyond, left * p / np.maximum(o, _LEAST), rate * p) * prompt
             most = 1 - alone / full
-            behind = np.where(
-                np.isfinite(full), np.maximum(behind + (come - most) * part, 0.0), 0.0
-            )
-            middle, held = (held + later) / 2, later
-            ran = ran + np.minimum(middle, c) / _PARTS
-            line = np.maximum(line + (rate * p * prompt - most) * part, 0.0)
-            longer = np.maximum(middle - c, 0.0) * each - (line - behind) / most
-            waited = waited + np.maximum(longer, 0.0) / _PARTS
+            through = most / (s * np.maximum(ratio, _LEAST))
+            queue = np.minimum(held, c) - decoding
+            busy = mixes & ((queue * ratio / part + rate * p) * s > most)
+            placed = (held > c) & (~busy | (through * each > 1))
+            step = np.minimum(alone / (1 - np.minimum(rate * p * s, _BUSIEST)), full)
+            time = answer * np.where(busy, full, step)
+            slower = np.where(busy, 1 - slope * decoding / full, fixed / alone) / time
+            begun = np.where(busy, through, (come + queue) / part)
+            more = (decoding / time - begun) / slower * np.expm1(-slower * part)
+            more = np.where(placed, c - decoding, more)
+            left = np.where(placed, part / each, begun * part - more)
+            later = np.maximum(held + come - left, 0.0)
+            inside, before = np.minimum(later, c), decoding
+            decoding = np.where(busy | placed, np.clip(decoding + more, 0.0, inside), inside)
+            line = np.maximum(line + (rate * p * s - most) * part, 0.0)
+            longer = np.maximum((held + later) / 2 - c, 0.0) * each
+            longer = longer - (line - (inside - decoding) * s) / most
+            ran = ran + (before + decoding) / 2 / parts
+            waited = waited + np.maximum(longer, 0.0) / parts
+            held, outside = later, ratio * np.maximum(later - c, 0.0)
         running.append(ran)
         waits.append(waited)
     return np.stack(running), np.stack(waits)

@@ -322,7 +322,7 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     """
     values = dict(of_file)
     tp, cp, pp = (count_in(all_values.get(name, 1)) for name in SPLITS[:3])
-    num_gpus = count_in(all_values.get("num_gpus", 0))
+    num_gpus = count_in(all_values.get("train_gpus") or all_values.get("num_gpus", 0))
     if tp == 1 and "sequence_parallel" in values:
         values["sequence_parallel"] = False
     if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:

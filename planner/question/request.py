@@ -151,7 +151,7 @@ class Request:
     think_variation: float = 1.0
     tool_time: float | None = None
     tool_variation: float = 1.0
-    router: str = "random"
+    router: str = "round_robin"
     host_cache: float = 0.0
     disk_cache: float = 0.0
     draft_tokens: int | tuple[int, ...] = 0

@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 
-LOADS = np.linspace(0.05, 0.95, 19)
+LOADS = np.array([0.003, 0.01, 0.02, 0.03, 0.04, *np.linspace(0.05, 0.95, 19)])
 """Utilizations at which a trace's own queue is computed."""
 _CAPS = np.arange(-10.0, 11.0)
 SHARES = np.linspace(0.005, 0.995, 100)
@@ -32,18 +32,19 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 
 @record(kw_only=True, eq=False)
 class Turns:
-    """What was computed on the paths of replicas that take the requests of a trace in turn.
+    """What was computed on the paths of replicas that share the requests of a trace.
 
     ``windows``: requests, prompts and answers in windows of equal time, the second axis, of each
     replica, the third, over their mean; in all as many windows as the trace has. ``bursts``, as
-    those of `Arrivals`, by `LOADS`; ``through``, a wait and a prompt over their mean, by `LOADS`
-    and `SHARES`. ``stalls``: seconds in which prompts are computed while an answer decodes over
-    those that it decodes alone, of answers and of their tokens, by `PLACES`, `SCALES`, `LOADS` and
-    `POINTS`.
+    those of `Arrivals`, by `LOADS`; ``waits`` over their mean, and ``through``, a wait and a prompt
+    over theirs, by `LOADS` and `SHARES`. ``stalls``: seconds in which prompts are computed while an
+    answer decodes over those that it decodes alone, of answers and of their tokens, by `PLACES`,
+    `SCALES`, `LOADS` and `POINTS`.
     """
 
     windows: FloatArray
     bursts: FloatArray
+    waits: FloatArray
     through: FloatArray
     stalls: FloatArray
 
@@ -103,7 +104,16 @@ class Paths:
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
         """The squared variation that gives the mean wait."""
         place, turns = self._turned(replicas)
-        return _between(np.stack([one.bursts for one in turns]), place, _place(load, LOADS))
+        return _between(np.stack([one.bursts for one in turns]), place, _of_load(load))
+
+    def mean_within(
+        self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
+    ) -> FloatArray:
+        """Mean of the waits with this mean, of each at ``most`` so much."""
+        place, turns = self._turned(replicas)
+        waits = _between(np.stack([one.waits for one in turns]), place, _of_load(load))
+        each = np.asarray(mean)[..., None] * waits
+        return np.asarray(np.minimum(each, np.asarray(most)[..., None]).mean(axis=-1))
 
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
@@ -111,7 +121,7 @@ class Paths:
         """Seconds that a share of the requests has at most of a wait and a prompt with a mean."""
         place, turns = self._turned(replicas)
         of_share = np.stack([_of_share(one.through, share) for one in turns])
-        return np.asarray(mean * _between(of_share, place, _place(load, LOADS)))
+        return np.asarray(mean * _between(of_share, place, _of_load(load)))
 
     def stalled(
         self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
@@ -122,9 +132,8 @@ class Paths:
         and so many ``places`` at once.
         """
         place, turns = self._turned(replicas)
-        at = (place, _power(places, PLACES), _power(scale, SCALES), _place(load, LOADS))
-        tables = np.stack([one.stalls[of] for one in turns])
-        return np.stack([_between(one, *at) for one in np.moveaxis(tables, -1, 0)])
+        at = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
+        return np.moveaxis(_between(np.stack([one.stalls[of] for one in turns]), *at), -1, 0)
 
 
 @record(kw_only=True)
@@ -170,7 +179,7 @@ class Arrivals:
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
         column = np.log2(np.maximum(ratio, 1e-12)) - _CAPS[0]
-        return np.asarray(mean * _between(self._capped, _place(load, LOADS), column))
+        return np.asarray(mean * _between(self._capped, _of_load(load), column))
 
     @cached_property
     def _capped(self) -> FloatArray:
@@ -203,14 +212,14 @@ def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
     return np.stack(found)
 
 
-def _place(load: Numeric, loads: FloatArray) -> FloatArray:
-    """Where a utilization stands among equal steps of them."""
-    return np.asarray((np.asarray(load) - loads[0]) / (loads[1] - loads[0]))
+def _of_load(load: Numeric) -> FloatArray:
+    """Where a utilization stands among `LOADS`."""
+    return np.asarray(np.interp(load, LOADS, np.arange(LOADS.size)))
 
 
 def _power(number: Numeric, powers: FloatArray) -> FloatArray:
-    """Where a number stands among powers of 2."""
-    return _place(np.log2(np.maximum(number, 1e-9)), powers)
+    """Where a number stands among equal steps of powers of 2."""
+    return np.asarray((np.log2(np.maximum(number, 1e-9)) - powers[0]) / (powers[1] - powers[0]))
 
 
 def _of_share(table: FloatArray, share: float) -> FloatArray:
@@ -221,18 +230,21 @@ def _of_share(table: FloatArray, share: float) -> FloatArray:
 
 
 def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
-    """Values of a table at places between its entries, of its ends beyond them."""
+    """Values of a table at places between its entries, of its ends beyond them.
+
+    Axes that it has beyond those of the ``places`` come last.
+    """
     rows = []
     weights: list[tuple[FloatArray, FloatArray]] = []
-    for size, place in zip(table.shape, places, strict=True):
+    more = (...,) + (None,) * (table.ndim - len(places))
+    for size, place in zip(table.shape, places, strict=False):
         inside = np.nan_to_num(np.clip(place, 0, size - 1))
         lower = np.minimum(inside.astype(np.intp), max(size - 2, 0))
         rows.append((lower, np.minimum(lower + 1, size - 1)))
         weights.append((1 - (inside - lower), inside - lower))
     found: FloatArray = np.zeros(())
-    for corner in product((0, 1), repeat=table.ndim):
-        weight = math.prod(one[end] for one, end in zip(weights, corner, strict=True))
-        found = (
-            found + weight * table[tuple(row[end] for row, end in zip(rows, corner, strict=True))]
-        )
+    for corner in product((0, 1), repeat=len(places)):
+        weight = np.asarray(math.prod(one[end] for one, end in zip(weights, corner, strict=True)))
+        at = tuple(row[end] for row, end in zip(rows, corner, strict=True))
+        found = found + weight[more] * table[at]
     return found

@@ -163,7 +163,8 @@ class UnknownSpecError(SpecError):
     """No spec has this name; close ones are looked for when somebody reads the message."""
 
     def __str__(self) -> str:
-        return _unknown(*self.args)
+        # Whoever tells where the name stood raises it again with a whole message.
+        return _unknown(*self.args) if len(self.args) > 1 else super().__str__()
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:

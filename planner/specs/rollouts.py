@@ -83,6 +83,11 @@ class Rollouts:
     """What of them the engine is given where nobody says so."""
     merged_engines: tuple[str, ...] = ()
     """Engines that are given merged weights all the same."""
+    critic: bool = False
+    """Whether it trains a critic beside the policy, as PPO needs."""
+    max_num_seqs: Annotated[int, Interval(ge=0)] = 0
+    """Answers that it lets an engine generate at once where nobody says so; 0: as many as the
+    engine itself."""
     waits_for_batch: bool = False
     """Answers are generated for a step that waits for all of them; else a step takes those that are
     done, and others go on."""

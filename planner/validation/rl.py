@@ -27,6 +27,7 @@ from planner.specs.rollouts import RlWork
 from planner.validation.library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run
+from planner.workloads.rl import generating
 
 _TOKENS, _CAP = 256, 4
 _VARIATION = 0.8
@@ -95,6 +96,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
     if framework.rollouts is None:
         raise NotPredicted(f"{framework.name} generates no answers")
     engine = library.engine(run.word("engine") or framework.rollouts.engine)
+    engine = generating(engine, framework.rollouts)
     mean = run.count("output_tokens") or 1
     algorithm = run.word("algorithm") or "grpo"
     variation, reference = run.number("output_variation"), run.flag("reference_model")

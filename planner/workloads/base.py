@@ -95,10 +95,14 @@ class TimedPart:
 
 @record(kw_only=True)
 class TimedStep:
-    """A step of one kind: its ``seconds``, and the parts that add up to them."""
+    """A step of one kind: its ``seconds``, and the parts that add up to them.
+
+    ``software``: the name of the profile that tells its efficiencies, where it is not the plan's.
+    """
 
     seconds: float
     parts: tuple[TimedPart, ...] = field(default_factory=tuple)
+    software: str = ""
 
 
 def at_longest(work: Work, values: Numeric) -> float:

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import numpy as np
 
-from planner.base.arrays import FloatArray
+from planner.base.arrays import FloatArray, IndexArray
 from planner.formulas.queueing import queued_wait
 from planner.formulas.sample_paths import ServerPath, drifting_counts
 from planner.specs.arrivals import (
@@ -24,15 +24,17 @@ from planner.specs.arrivals import (
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
 _MOST_ANSWERS, _MOST_WAITS = 1024, 2**16
-_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 4096
+_FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 
 
-def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) -> Arrivals:
+def measured_arrivals(
+    times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool = False
+) -> Arrivals:
     """How requests come in a trace, each at one of the ``times`` [s] with some ``work``.
 
     One server with that work, in any unit, is simulated at each utilization
     (`planner.formulas.queueing.queued_wait`), beside which ``answers`` of so many tokens decode
-    whenever it is idle.
+    whenever it is idle. Replicas take the requests in turn, or each is ``drawn`` (`replica_of`).
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
@@ -40,45 +42,67 @@ def measured_arrivals(times: FloatArray, work: FloatArray, answers: FloatArray) 
         _windows(times, np.ones_like(times), times.size / 2.0**power)
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
-    spread, turns = _in_turn(times, work, answers, 1)
+    spread, turns = _shared(times, work, answers, drawn, 1)
     later = np.maximum(answers - 1, 0.0)
     return Arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
         spread=tuple(map(tuple, spread.tolist())),
         paths=Paths(
-            name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}",
+            name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
             windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
             requests=times.size,
             lengths=np.quantile(later, POINTS) / max(float(later.mean()), 1e-9),
-            turns=partial(_turns, times, work, answers),
+            turns=partial(_turns, times, work, answers, drawn),
         ),
     )
 
 
-def _turns(times: FloatArray, work: FloatArray, answers: FloatArray, replicas: int) -> Turns:
-    return _in_turn(times, work, answers, replicas)[1]
+def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> IndexArray:
+    """The replica that takes each of some requests: in turn, or each drawn apart from all others.
+
+    The second is an independent thinning of how they come [1]_.
+
+    References
+    ----------
+    .. [1] D. Daley and D. Vere-Jones, "An Introduction to the Theory of Point Processes,"
+       volume 2, 2nd ed., 2008, section 11.3.
+    """
+    if drawn:
+        return np.random.default_rng(seed).integers(replicas, size=requests)
+    return np.arange(requests) % replicas
 
 
-def _in_turn(
-    times: FloatArray, work: FloatArray, answers: FloatArray, replicas: int
+def _turns(
+    times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
+) -> Turns:
+    return _shared(times, work, answers, drawn, replicas)[1]
+
+
+def _shared(
+    times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> tuple[FloatArray, Turns]:
-    """How waits spread, by `LOADS` and `SHARES`, of replicas that take the requests in turn.
+    """How waits spread, by `LOADS` and `SHARES`, of replicas that share the requests.
 
     So many, or as have enough of the requests; of as many of them as see enough, the path of one
     after that of the other.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
+    owners = replica_of(times.size, number, drawn)
     windows = np.stack(
-        [_windows_in_turn(times, one, number) for one in (np.ones_like(times), work, answers)]
+        [
+            _windows_of_each(times, one, owners, number)
+            for one in (np.ones_like(times), work, answers)
+        ]
     )
     whole = float(times[-1] - times[0])
     seen = min(-(-_FEWEST_SEEN * number // times.size), number)
-    turns = np.concatenate([np.arange(first, times.size, number) for first in range(seen)])
+    turns = np.argsort(owners, kind="stable")
+    turns = turns[owners[turns] < seen]
     gap = whole / times.size * number
     each = work[turns] / work.mean() * gap
     # What one path has left is worked off before the next begins.
-    times = times[turns] + turns % number * (2 * whole + float(each.sum()))
+    times = times[turns] + owners[turns] * (2 * whole + float(each.sum()))
     answers = answers[turns]
     variation, every = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
@@ -97,22 +121,24 @@ def _in_turn(
     return spread, Turns(
         windows=windows,
         bursts=np.array(bursts),
+        waits=spread,
         through=passes,
         stalls=np.moveaxis(stalls, 0, 3),
     )
 
 
-def _windows_in_turn(times: FloatArray, work: FloatArray, replicas: int) -> FloatArray:
-    """Work in each window of replicas that take the requests in turn, over the mean.
+def _windows_of_each(
+    times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
+) -> FloatArray:
+    """Work in each window of replicas that take the requests, each its own, over the mean.
 
     The first axis is that of the windows; there are as many in all as one replica has.
     """
     number = _number_of_windows(times)
     kept, parts = min(replicas, number), max(number // replicas, 1)
     place = ((times - times[0]) / (times[-1] - times[0]) * parts * (1 - 1e-12)).astype(np.intp)
-    turn = np.arange(times.size) % replicas
-    mine = turn < kept
-    counts = np.bincount((place * kept + turn)[mine], work[mine], minlength=parts * kept)
+    mine = owners < kept
+    counts = np.bincount((place * kept + owners)[mine], work[mine], minlength=parts * kept)
     return np.asarray(counts / counts.mean()).reshape(parts, kept)
 
 

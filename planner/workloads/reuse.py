@@ -23,8 +23,8 @@ from planner.specs.reuse import CACHES, Reuse
 from planner.specs.serving import ServingWorkload
 from planner.workloads.traffic import state_of, trace_of
 
-ROUTERS = ("random", "cache_aware")
-"""Requests go to any replica, or back to the one whose cache has the most of their prompt."""
+ROUTERS = ("round_robin", "random", "cache_aware")
+"""Requests go to the replicas in turn, to any, or to the one whose cache has most of a prompt."""
 _POINTS = 33
 _MOST_USES = 1 << 22
 _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
@@ -155,6 +155,11 @@ def session_reuse(request: Request, work: ServingWorkload) -> Reuse | None:
     )
 
 
+def is_drawn(router: str) -> bool:
+    """Whether a router draws the replica of each request."""
+    return checked_router(router) == "random"
+
+
 def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
     """What the requests of a question have in common with earlier ones, as far as it is said.
 
@@ -198,7 +203,7 @@ def checked_router(given: str) -> str:
 
 
 def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
-    """What random routing leaves of the hits, by number of caches; empty where all go back."""
-    if checked_router(router) != ROUTERS[0]:
+    """What is left of the hits, by number of caches, where not all go back; else empty."""
+    if checked_router(router) == ROUTERS[-1]:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

@@ -45,6 +45,7 @@ from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
@@ -65,7 +66,7 @@ from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
-from planner.workloads.serving_space import with_options
+from planner.workloads.serving_space import limited, with_options
 from planner.workloads.training import mesh_of, timed_training
 from planner.workloads.training_question import (
     adapter_answers,
@@ -209,9 +210,16 @@ def _sources(scene: Scene) -> list[Source]:
             f"{profile.name} trains {known} on generated answers, not {question.work.adapter}: "
             "--framework all compares those that do."
         )
+    if question.work.critic and not rollouts.critic:
+        raise SearchSpaceError(
+            f"{profile.name} trains no critic beside the policy, as {question.work.algorithm} with "
+            "one needs: --algorithm grpo, rloo or dapo without --critic, or --framework all for "
+            "those that do."
+        )
     work = with_expert_adapters(question.work, question.request, question.model, profile)
     word = _engine(scene, profile.name, rollouts)
-    engine = with_options(place.machine.catalogue.load_engine(word).spec, question.request)
+    engine = place.machine.catalogue.load_engine(word).spec
+    engine = with_options(generating(engine, rollouts), question.request)
     setting = RlSetting(
         machine=place.machine,
         model=question.model,
@@ -245,12 +253,18 @@ def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
     return given
 
 
+def generating(engine: EngineProfile, rollouts: Rollouts) -> EngineProfile:
+    """The engine with as many answers at once as its framework lets it generate."""
+    return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
+
+
 def _suits(question: Question, framework: FrameworkProfile) -> bool:
     """Whether a framework generates answers and trains what is asked for on them."""
     if framework.rollouts is None:
         return False
-    work = question.work
-    return not work.is_frozen or work.adapter in framework.rollouts.adapters
+    work, rollouts = question.work, framework.rollouts
+    has_adapter = not work.is_frozen or work.adapter in rollouts.adapters
+    return has_adapter and (rollouts.critic or not work.critic)
 
 
 def rl_mesh(
@@ -334,7 +348,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     return {
         "step": TimedStep(seconds=total, parts=tuple(parts)),
         "training": timed_training(step.trainer.time, "training"),
-        "decode": timed_inference(decode),
+        "decode": replace(timed_inference(decode), software=serving.engine.name),
     }
 
 

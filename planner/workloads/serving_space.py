@@ -49,7 +49,7 @@ from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.open_facts import Notes
 from planner.workloads.place import gpu_counts
-from planner.workloads.reuse import reuse_of
+from planner.workloads.reuse import is_drawn, reuse_of
 from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
@@ -393,7 +393,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
                 f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
                 f"{usual.high:g} is usual)"
             )
-    values["arrivals"] = arrivals_of(request)
+    values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
     notes.defaults.update(traffic_defaults(request))
     workload = check_spec(ServingWorkload, {**values, **lengths, **images}, where="the workload")
     if request.redundant_experts and not model.num_experts:

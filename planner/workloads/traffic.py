@@ -297,13 +297,15 @@ def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
 
 
 @cache
-def _arrivals(path: Path, changed: int, size: int, part: str | None) -> Arrivals:
+def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool) -> Arrivals:
     trace = _read(path, changed, size, part)
-    return measured_arrivals(trace.times, trace.input_tokens, trace.output_tokens)
+    return measured_arrivals(trace.times, trace.input_tokens, trace.output_tokens, drawn)
 
 
-def arrivals_of(request: Request) -> Arrivals:
+def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
     """How the requests of a question come: by its variation, as in its trace, or at random.
+
+    Those of a trace go to replicas in turn, or each to one that is ``drawn``.
 
     Raises
     ------
@@ -311,7 +313,7 @@ def arrivals_of(request: Request) -> Arrivals:
         The trace cannot be read, or the variation is out of range.
     """
     if request.trace is not None and request.arrival_variation == Request.arrival_variation:
-        return _arrivals(*state_of(Path(request.trace)), request.prompt_range)
+        return _arrivals(*state_of(Path(request.trace)), request.prompt_range, drawn)
     if request.arrival_variation > _MOST_VARIED:
         raise SpecError(
             f"arrival_variation must be at most {_MOST_VARIED:g}, not "

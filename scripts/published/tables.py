@@ -33,10 +33,17 @@ def source_text(run: Run) -> str:
 def convention(run: Run, field: str) -> str:
     """What the texts of a run say, or are known to mean, of a field; empty if nothing."""
     text = " | ".join((source_text(run), *(run.word(column) for column in _TEXTS)))
-    for row in read_table("conventions.csv"):
-        if row["field"] == field and (found := re.search(row["pattern"], text)):
-            return found.expand(row["value"])
+    for pattern, value in _conventions(field):
+        if found := pattern.search(text):
+            return found.expand(value)
     return ""
+
+
+@cache
+def _conventions(field: str) -> list[tuple[re.Pattern[str], str]]:
+    """What texts of a field look like, and the value that each means."""
+    rows = (row for row in read_table("conventions.csv") if row["field"] == field)
+    return [(re.compile(row["pattern"]), row["value"]) for row in rows]
 
 
 def measuring_day(run: Run) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 QUESTION = (
     "search", "--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "1",
-    "--engine", "vllm", "--set", "tp=1", "--set", "quantization=w16a16",
+    "--engine", "vllm", "--mode", "aggregated", "--set", "tp=1", "--set", "quantization=w16a16",
 )  # fmt: skip
 SHARES = (0.85, 0.9, 0.95)
 # The pool of an 8B model in 16 bit on 79.1 GiB; tokens of 2 x 32 x 8 x 128 numbers of 2 bytes.

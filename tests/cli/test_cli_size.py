@@ -47,7 +47,7 @@ def test_piped_output_is_plain_and_fits(planner, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     for command in (
         (*TRAIN, "--gpu", "h100,a100,t4", "--deadline", "13d"),
-        (*SERVE, "--gpu", "h100,h200", "--request-rate", "50"),
+        (*SERVE, "--mode", "aggregated", "--gpu", "h100,h200", "--request-rate", "50"),
     ):
         out = planner(*command).out
         assert "\x1b" not in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import EnumType
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,19 +47,24 @@ def test_mesh_holds_every_combination_once() -> None:
         assert {row[position] for row in rows} == set(VALUES[name])
 
 
+@cache
+def _whole() -> tuple[TrainingConfigurations, list[tuple[Any, ...]]]:
+    """The mesh as one block, and its rows."""
+    (block,) = MESH.blocks()
+    return block, _tuples(block)
+
+
 @given(max_rows=st.integers(1, 700))
-@settings(max_examples=examples(100, 15))
+@settings(max_examples=examples(100, 6))
 def test_blocks_of_any_size_are_the_mesh_in_order(max_rows: int) -> None:
-    (whole,) = MESH.blocks()
     blocks = list(MESH.blocks(max_rows))
     assert all(block.size <= max_rows for block in blocks)
-    assert sorted(row for block in blocks for row in _tuples(block)) == sorted(_tuples(whole))
+    assert sorted(row for block in blocks for row in _tuples(block)) == sorted(_whole()[1])
 
 
 @given(st.lists(st.integers(0, MESH.num_rows - 1), min_size=1, max_size=20))
 def test_rows_are_those_of_the_mesh(indices: list[int]) -> None:
-    (block,) = MESH.blocks()
-    every = _tuples(block)
+    block, every = _whole()
     assert _tuples(block.rows(np.array(indices))) == [every[index] for index in indices]
 
 

@@ -47,7 +47,7 @@ def at(data: Any, path: str) -> Any:
     return data
 
 
-@settings(max_examples=examples(500, 12))
+@settings(max_examples=examples(500, 8))
 @given(MAPPING, st.booleans(), st.booleans())
 def test_yaml_reads_as_it_is_and_spans_hold_the_values(
     data: dict[str, Any], wide: bool, flow: bool
@@ -65,7 +65,7 @@ def test_yaml_reads_as_it_is_and_spans_hold_the_values(
             assert (read or "") == one
 
 
-@settings(max_examples=examples(500, 12))
+@settings(max_examples=examples(500, 8))
 @given(MAPPING, st.sampled_from([None, 2, "\t"]), st.booleans())
 def test_json_reads_as_it_is_and_spans_hold_the_values(
     data: dict[str, Any], indent: Any, ascii_alone: bool

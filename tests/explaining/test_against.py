@@ -56,7 +56,7 @@ def test_a_broken_rule_is_told_in_words():
     found = against(tp=3)
     assert "divide the number of GPUs" in found.difference.other.reason
     assert "It is impossible: tensor x context x pipeline" in found.summary()
-    told = found.to_dict()["against"]
+    told = found.difference.to_dict()
     assert told["impossible"]
     assert "results" not in told
 

@@ -119,6 +119,14 @@ def test_the_steps_are_those_of_the_estimate():
     assert steps("batch")[1].seconds == pytest.approx(float(batch.candidates.decode_latency[0]))
 
 
+def test_a_frozen_matrix_has_no_product_for_its_gradient():
+    asked = {"model": "llama-3.1-8b", "gpu": "a100", "num_gpus": 1, "framework": "hf-trainer"}
+    found = planner.estimate(**asked, adapter="lora", settings={"global_batch_size": 1})
+    (step,) = explained_steps(found.plan, found)
+    (frozen,) = (one.part for one in step.parts if one.part.name == "gate_up")
+    assert [len(frozen.done), len(part("llama", "gate_up").part.done)] == [2, 3]
+
+
 @each(
     ("name", "operator", "step", "bound"),
     [
@@ -200,6 +208,15 @@ def test_a_part_beyond_its_roofline_says_which_fitted_share_is():
     words = " ".join(terminal_text(explanation_blocks(found), 80).split())
     assert "attention decode at 1.19 of the memory bandwidth exceeds the roofline" in words
     assert words.count("exceeds the roofline") == 1
+
+
+def test_the_engine_of_a_step_of_reinforcement_learning_has_efficiencies_of_its_own():
+    found = planner.explain(
+        workload="rl", model="llama-3.1-8b", gpu="h100", num_gpus=8, output_tokens=1000,
+        output_cap=2000, framework="nemo-rl", settings={"recompute": "full"},
+    )  # fmt: skip
+    words = " ".join(terminal_text(explanation_blocks(found), 80).split())
+    assert "efficiencies are fitted, those of vLLM to the time of whole steps" in words
 
 
 def test_figures_have_units_and_sources():

@@ -12,7 +12,7 @@ from driver import NAMES, Driver, Input
 SEED = int(os.environ.get("PLANNER_SEED", "1"))
 ONE = os.environ.get("PLANNER_INPUT", "")
 INPUTS = int(os.environ.get("PLANNER_INPUTS", "20000"))
-FEW = 70
+FEW = 49
 # Those with seeds that take seconds to make.
 _QUICK = ("plan", "result", "launch", "config", "table", "words", "paths")
 

@@ -125,7 +125,8 @@ def test_a_server_starts_with_one_gpu(tmp_path: Path) -> None:
 
 def test_what_the_environment_sets_is_the_fastest_that_fits(tmp_path: Path) -> None:
     """141 GB of weights do not fit one H100, nor two with a cache; they do on four."""
-    text = "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size $TP\n"
+    text = "vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size $TP "
+    text += "--max-num-seqs 16\n"
     found = asked(tmp_path / "s.sh", text, gpu="h100").question()
 
     assert found.request.num_gpus == found.imported.values["tensor_parallel"] == 4
@@ -406,8 +407,8 @@ def test_a_batch_smaller_than_a_node_is_taken_on_fewer_gpus(tmp_path: Path) -> N
 
 
 def test_a_layout_from_outside_is_the_widest_where_none_fits(tmp_path: Path) -> None:
-    """685 GB of fp8 weights are more than 8 H100 have; degrees up to 8 are tried."""
-    text = "vllm serve deepseek-ai/DeepSeek-V3.1 --tensor-parallel-size $TP\n"
+    """812 GB of weights are more than 8 H100 have; degrees up to 8 are tried."""
+    text = "vllm serve meta-llama/Llama-3.1-405B-Instruct --tensor-parallel-size $TP\n"
     found = asked(tmp_path / "s.sh", text, gpu="h100").question()
 
     assert found.imported.values["tensor_parallel"] == 8

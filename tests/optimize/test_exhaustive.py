@@ -98,11 +98,15 @@ def test_brute_force_finds_the_same(request_values):
     }
 
 
+@pytest.fixture(scope="module")
+def whole():
+    return exhaustive_search(problem())
+
+
 @settings(max_examples=examples(8, 3))
 @given(st.integers(3, 400))
-def test_block_size_changes_nothing(max_rows):
-    searched = problem()
-    whole, parts = exhaustive_search(searched), blockwise(searched, max_rows)
+def test_block_size_changes_nothing(whole, max_rows):
+    parts = blockwise(whole.problem, max_rows)
     assert parts.rejected_by == whole.rejected_by
     assert parts.configurations_evaluated == whole.configurations_evaluated
     assert parts.configurations_predicted == whole.configurations_predicted
@@ -122,13 +126,12 @@ def test_block_size_changes_no_nearest_miss(max_rows):
 
 @settings(max_examples=examples(15, 3))
 @given(st.randoms(use_true_random=False))
-def test_order_of_the_values_changes_nothing(random):
-    searched = problem()
+def test_order_of_the_values_changes_nothing(whole, random):
+    searched = whole.problem
     (source,) = searched.sources
     choices = {name: list(source.mesh.values(name)) for name in NAMES}
     shuffled = {name: random.sample(known, len(known)) for name, known in choices.items()}
     other = exhaustive_search(with_source(searched, mesh=training_mesh(shuffled)))
-    whole = exhaustive_search(searched)
     np.testing.assert_allclose(front_values(other), front_values(whole), rtol=1e-8)
     assert other.rejected_by == whole.rejected_by
 
@@ -221,9 +224,9 @@ def test_out_of_memory_names_the_smallest_need():
     assert miss.value == pytest.approx(min(needs))
 
 
-def test_no_nearest_miss_when_something_is_feasible():
-    assert exhaustive_search(problem()).nearest_misses == ()
-    assert blockwise(problem(), 7).nearest_misses == ()
+def test_no_nearest_miss_when_something_is_feasible(whole):
+    assert whole.nearest_misses == ()
+    assert blockwise(whole.problem, 40).nearest_misses == ()
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,9 @@ def test_a_resumed_study_ends_like_an_uninterrupted_one(tmp_path, sampler):
 def test_a_finished_study_is_not_repeated(tmp_path):
     searched = problem()
     file = str(tmp_path / "study.db")
-    first = optuna_search(searched, trials=20, storage=file)
+    first = optuna_search(searched, trials=10, storage=file)
     told = []
-    again = optuna_search(searched, trials=20, storage=file, progress=told.append)
+    again = optuna_search(searched, trials=10, storage=file, progress=told.append)
     assert told == []
     assert summary(again) == summary(first)
 
@@ -154,10 +154,10 @@ def test_a_search_that_is_stopped_gives_what_it_found():
 def test_the_file_is_a_study_that_optuna_reads(tmp_path):
     file = str(tmp_path / "study.db")
     searched = problem(objectives=("throughput", "step_time"))
-    found = optuna_search(searched, trials=30, storage=file, study_name="mine")
+    found = optuna_search(searched, trials=15, storage=file, study_name="mine")
     study = optuna.load_study(study_name="mine", storage=f"sqlite:///{file}")
     assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
-    assert len(study.trials) == 30
+    assert len(study.trials) == 15
     best = max(trial.values[0] for trial in study.best_trials)
     assert best == pytest.approx(found.table["tokens_per_s"][0])
 
@@ -181,8 +181,8 @@ def test_refuses_the_study_of_another_problem(study_file, other):
 
 def test_one_file_holds_the_studies_of_many_problems(study_file):
     searched = problem(num_gpus=8)
-    found = optuna_search(searched, trials=20, storage=study_file)
-    assert summary(found) == summary(optuna_search(searched, trials=20))
+    found = optuna_search(searched, trials=10, storage=study_file)
+    assert summary(found) == summary(optuna_search(searched, trials=10))
 
 
 @pytest.fixture(scope="module")

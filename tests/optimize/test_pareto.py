@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from draws import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -10,6 +11,7 @@ from planner.optimize.pareto import pareto_front, undominated
 
 FEW = st.sampled_from([0.0, -0.0, 1.0, 2.0, 3.0, 4.0, np.inf, -np.inf, np.nan])
 ANY = st.floats(width=32)
+SOME = settings(max_examples=examples(100, 30))
 
 
 def tables(elements, max_rows=40):
@@ -33,11 +35,13 @@ def definition(values):
     return sorted(front, key=lambda row: tuple(values[row]))
 
 
+@SOME
 @given(tables(st.one_of(FEW, ANY)))
 def test_front_is_the_definition(values):
     assert pareto_front(values).tolist() == definition(values)
 
 
+@SOME
 @given(tables(FEW, max_rows=80))
 def test_front_is_the_definition_among_ties(values):
     assert pareto_front(values).tolist() == definition(values)
@@ -73,6 +77,7 @@ def test_front_is_sorted_by_the_first_objective():
     assert first[0] == values[:, 0].min()
 
 
+@SOME
 @given(tables(FEW), st.integers(0, 40))
 def test_undominated_keeps_what_a_front_does_not_dominate(values, split):
     earlier, later = values[:split], values[split:]
@@ -83,6 +88,7 @@ def test_undominated_keeps_what_a_front_does_not_dominate(values, split):
         assert is_kept or beaten or np.isnan(row).any()
 
 
+@SOME
 @given(tables(FEW), st.integers(0, 40))
 def test_front_of_parts_is_the_front_of_the_whole(values, split):
     earlier, later = values[:split], values[split:]

@@ -15,7 +15,7 @@ from tables import FRAMEWORKS, MODELS, mesh, setting, table
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 
-SLOW = settings(max_examples=examples(15, 3))
+SLOW = settings(max_examples=examples(15, 2))
 
 
 def _columns(estimate: Estimate) -> dict[str, Any]:

@@ -135,6 +135,7 @@ def test_waits_and_percentiles_are_those_of_a_simulation(
             assert found == pytest.approx(Seen.within(values, share), rel=0.2), (name, share)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("engine", "clients"), [("vllm", 2), ("vllm", 16), ("vllm", 64), ("tgi", 2), ("tgi", 16)]
 )
@@ -182,6 +183,7 @@ def test_prompts_that_the_host_launches_are_computed_with_those_that_wait(client
     assert float(served.time_per_output_token) == pytest.approx(token, rel=0.1)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("beyond", [1.3, 2.0, 8.0])
 @pytest.mark.parametrize(("engine", "variation"), [("vllm", 0.0), ("vllm", 0.7), ("tgi", 0.0)])
 def test_requests_that_come_faster_than_they_are_answered(

@@ -84,6 +84,7 @@ def test_distances_are_those_of_a_stack() -> None:
         stack = [block, *(one for one in stack if one != block)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("caches", [1, 4])
 @pytest.mark.parametrize("router", ["random", "cache_aware"])
 def test_sessions_find_what_a_simulated_cache_finds(router: str, caches: int) -> None:
@@ -238,7 +239,7 @@ def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("answers", "match"),
     [
-        ({"router": "sticky"}, "--router is one of random, cache_aware"),
+        ({"router": "sticky"}, "--router is one of round_robin, random, cache_aware"),
         ({"turns": 12, "think_time": None}, "--think-time"),
         ({"turns": 1, "think_time": None, "tool_calls": 3}, "--tool-time"),
         ({"turns": None}, "think_time needs turns"),

@@ -72,7 +72,7 @@ def _assert_drawn_equal(setting: Setting, choose: Any, draws: int, compared: int
     return len(layouts)
 
 
-@pytest.mark.few(40)
+@pytest.mark.few(30)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("model", MODELS)
 def test_table_of_random_configurations_equals_the_twin(
@@ -93,6 +93,7 @@ def test_many_random_configurations_equal_the_twin(model: str, framework: str, s
         assert _assert_drawn_equal(setting, choose, draws=400, compared=4) == 4
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("framework", FRAMEWORKS_OF_ADAPTERS)
 @pytest.mark.parametrize("model", MODELS_OF_ADAPTERS)
 def test_adapters_of_random_configurations_equal_the_twin(

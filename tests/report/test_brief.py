@@ -40,7 +40,7 @@ QUESTIONS = {
         *("--set", "concurrency=1,8,64"),
     ),
 }
-COLOUR = re.compile(r"\x1b\[[0-9;]*\b3[0-7]\b[0-9;]*m")
+COLOUR = re.compile(r"\x1b\[(?:\d+;)*3[0-7](?:;\d+)*m")
 NUMBER = re.compile(r"\d[\d,.]*")
 
 

@@ -186,6 +186,7 @@ def test_a_run_within_watts_or_dollars():
     assert size.fastest.row["power_kw"] <= 100
     assert size.fastest.row["power_kw"] > 70
     assert size.fastest.num_gpus > size.fewest.num_gpus
+    run |= {"num_gpus": [8, 32, 128]}
     spent = planner.size(**run, budget="20kUSD", price=3)
     limited = planner.size(**run, constraints={"cost": "20kUSD"}, price=3)
     one, other = (answer.best.fastest.row for answer in (spent, limited))

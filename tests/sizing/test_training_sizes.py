@@ -109,7 +109,7 @@ def test_the_cheapest_gpu_comes_first_and_what_cannot_last(of_three):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("count", [128, 168, 336])
+@pytest.mark.parametrize("count", [144, 168, 336])
 def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
     asked = {**RUN, **GPU, **PREDICTED, "total_tokens": "100B", "price": 2.0}
     goal = {"objectives": ("calendar_time",)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def test_unknown_gpu_suggests_by_name_and_alias() -> None:
         "Unknown GPU 'h10'. Did you mean h100-sxm-80gb? "
         f"`planner specs list gpus` shows all {len(names('gpus'))}."
     )
+
+
+def test_an_unknown_name_is_told_again_with_its_place_and_by_a_worker() -> None:
+    with pytest.raises(SpecError) as caught:
+        find("gpus", "h10")
+    error, text = caught.value, str(caught.value)
+    assert str(type(error)(f"plan.json: {error}")) == f"plan.json: {text}"
+    assert str(pickle.loads(pickle.dumps(error))) == text
 
 
 def test_unknown_name_unlike_any_other_suggests_nothing() -> None:

@@ -171,10 +171,10 @@ def test_a_second_one_is_kept_from_the_directory_of_the_first(
     assert "another sweep is being written there" in words
 
 
-def test_a_place_that_cannot_be_written_is_told(file: Path, tmp_path: Path) -> None:
-    code, words = ended(started(file, file / "within a file"))
-    assert code == 8
-    assert "give another --output" in words
+def test_a_place_that_cannot_be_written_is_told(planner: Any, file: Path) -> None:
+    ran = planner("sweep", file, "--output", file / "within a file")
+    assert ran.exit_code == 8
+    assert "give another --output" in ran.err
 
 
 @pytest.fixture(scope="module")

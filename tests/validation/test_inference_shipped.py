@@ -24,7 +24,7 @@ from planner.validation.compare import (
     memory_verdicts,
 )
 from planner.validation.library import Library
-from planner.validation.runs import SHIPPED_INFERENCE, read_runs
+from planner.validation.runs import SHIPPED_INFERENCE
 from planner.workloads.confidence import serving_confidence
 
 SERVING, STATIC = "serving", "inference"
@@ -123,20 +123,19 @@ def test_verdicts_on_memory(tables):
     assert verdicts.said_to_run_out <= 0.01 * verdicts.ran
 
 
-def test_every_shipped_run_has_a_citation_and_a_measurement():
-    for path in SHIPPED_INFERENCE:
-        runs = read_runs(path)
-        names = [run.text("id") for run in runs.rows]
+def test_every_shipped_run_has_a_citation_and_a_measurement(tables):
+    for rows in tables.values():
+        names = [row.run.text("id") for row in rows]
         assert len(names) == len(set(names)) > 3000
-        for run in runs.rows:
-            assert run.text("source")
-            assert any(run.number(f"measured_{name}") is not None for name in runs.quantities)
-            assert run.flag("calibration") is not None
+        for row in rows:
+            assert row.run.text("source")
+            assert row.measured
+            assert row.run.flag("calibration") is not None
 
 
-def test_whole_models_or_sources_are_kept_for_judging():
-    for path in SHIPPED_INFERENCE:
-        rows = read_runs(path).rows
+def test_whole_models_or_sources_are_kept_for_judging(tables):
+    for table in tables.values():
+        rows = [row.run for row in table]
         used = {(run.text("source").partition(";")[0], run.text("framework"), run.text("model"))
                 for run in rows if run.flag("calibration")}  # fmt: skip
         models = {run.text("model") for run in rows if run.flag("calibration")}

@@ -409,24 +409,45 @@ def test_adapters_are_compared_with_all_weights():
         ({"adapter_sync": "merged"}, "give --adapter lora"),
         ({"adapter": "lora", "adapter_sync": "all"}, "Known: adapter, merged"),
         ({"lora_rank": 8}, "lora_rank needs an adapter"),
+        (
+            {"algorithm": "ppo", "framework": "trl"},
+            "TRL trains no critic beside the policy, as ppo",
+        ),
+        ({"critic": True, "framework": "prime-rl"}, "prime-rl trains no critic"),
     ],
 )
-def test_adapters_that_cannot_be_are_refused(more, told):
+def test_what_a_framework_cannot_train_is_refused(more, told):
     with pytest.raises((SearchSpaceError, SpecError), match=told):
         planner.estimate(**ASKED, **more)
 
 
-def test_frameworks_without_adapters_are_no_choice():
+def test_frameworks_without_adapters_or_a_critic_are_no_choice():
     catalogue = Catalogue()
     frameworks = [catalogue.load_framework(name).spec for name in ("verl", "trl", "slime", "fsdp")]
-    for adapter, suited in (
-        ("none", ["verl", "TRL", "slime"]),
-        ("lora", ["verl", "TRL"]),
-        ("qlora", ["TRL"]),
+    for more, suited in (
+        ({}, ["verl", "TRL", "slime"]),
+        ({"adapter": "lora"}, ["verl", "TRL"]),
+        ({"adapter": "qlora"}, ["TRL"]),
+        ({"algorithm": "ppo"}, ["verl", "slime"]),
+        ({"algorithm": "ppo", "critic": False}, ["verl", "TRL", "slime"]),
+        ({"adapter": "lora", "critic": True}, ["verl"]),
     ):
-        request = planner.Request(**{**ASKED, "adapter": adapter})
+        request = planner.Request(**ASKED, **more)
         question = ask_rl(request, catalogue, Notes(catalogue=catalogue))
         assert [each.name for each in frameworks if RL.suits(question, each)] == suited
+
+
+@pytest.mark.parametrize(
+    ("framework", "told", "places"),
+    [("verl", None, 256), ("slime", None, 512), ("verl", 300, 300), ("trl", None, 1024)],
+)
+def test_an_engine_has_the_places_that_its_framework_gives_it(framework, told, places):
+    """Else its own, 1,024 of vLLM; 4,096 answers wait for the one engine."""
+    asked = {**ASKED, "prompts_per_step": 512, "samples_per_prompt": 8, "num_gpus": 8}
+    settings = {"rollout_tensor_parallel": 8, "rollout_gpu_memory": 0.7, "zero_stage": 3}
+    settings = settings if framework != "slime" else {**settings, "zero_stage": 1}
+    found = planner.estimate(**asked, framework=framework, max_num_seqs=told, settings=settings)
+    assert found.candidates.step.rollout.places.ravel()[0] == places
 
 
 def test_adapters_are_not_written(planner, tmp_path):

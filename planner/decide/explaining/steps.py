@@ -373,6 +373,8 @@ class ExplainedStep:
     name: str
     seconds: float
     parts: tuple[ExplainedPart, ...]
+    software: str = ""
+    """As of a `TimedStep`."""
 
     @cached_property
     def bounds(self) -> dict[str, float]:
@@ -412,6 +414,7 @@ def explained_steps(plan: Plan, found: Evaluation) -> list[ExplainedStep]:
             name=name,
             seconds=step.seconds,
             parts=tuple(sorted(_bounded(parts, name), key=lambda part: -part.part.seconds)),
+            software=step.software,
         )
         for name, step in timed.items()
     ]

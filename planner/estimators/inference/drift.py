@@ -35,10 +35,11 @@ def drifted_in(
     work: Work,
     *,
     prompt: FloatArray,
-    queued: FloatArray,
     fullest: Numeric,
 ) -> Drifted:
-    """The windows of the replicas that take the requests in turn, of the nearest number of them."""
+    """The windows of the replicas that share the requests, of the nearest number of them."""
+    mixes = np.all(np.isfinite(fullest))
+    lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
     merged: Drifted | None = None
     for mine, turns in paths.nearest(replicas):
         shape = (*turns.windows.shape, *[1] * np.ndim(rate))
@@ -46,6 +47,7 @@ def drifted_in(
         running, waits = (
             one.reshape(-1, *one.shape[2:])
             for one in filled_by_drift(
+                requests=requests,
                 prompts=prompts,
                 answers=answers,
                 seconds=paths.requests / replicas / len(prompts) / rate,
@@ -55,7 +57,8 @@ def drifted_in(
                 steps=work.steps,
                 places=work.places,
                 prompt=prompt,
-                queued=queued,
+                lone=lone,
+                added=added,
                 fullest=fullest,
             )
         )

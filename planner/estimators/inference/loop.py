@@ -103,10 +103,12 @@ class Traced:
     ``classes``: what they meet where they come at random at that rate, which is no more than is
     carried, and beside the sequences of that share of the windows; the first axis of every array.
     ``replicas``: that share them. ``waits``: seconds that they wait for a place in each window of
-    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``. ``steps``: of
-    answers that come in a second; ``filled``: share of the time of steps with prompts, ``prompts``
-    of it for prompts alone. ``fullest``: seconds of the prompts of a full step that decodes, too,
-    ``left``: of those that come in a step as answers leave all places.
+    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``, and ``behind`` it
+    in its step, of which a class has at most ``most_behind``. ``steps``: of answers that come in a
+    second; ``filled``: share of the time of steps with prompts, ``prompts`` of it for prompts
+    alone, ``stalls`` that of prompts beside as many others as usual. ``fullest``: seconds of the
+    prompts of a full step that decodes, too, ``left``: of those that come in a step as answers
+    leave all places.
     """
 
     paths: Paths
@@ -115,6 +117,8 @@ class Traced:
     waits: FloatArray
     weights: FloatArray
     queued: FloatArray
+    behind: FloatArray
+    most_behind: FloatArray
     prompt: FloatArray
     steps: FloatArray
     filled: FloatArray
@@ -145,17 +149,17 @@ class Traced:
     @property
     def placed_first(self) -> FloatArray:
         """Mean seconds from a place to the first token."""
-        return self.mean(self.classes.placed_first) + self.queued
+        return self.mean(self.classes.placed_first) + self.queued + self.behind
 
     def first_within(self, share: float) -> FloatArray:
         """Seconds from a place to the first token that a share of the requests has at most.
 
         The longest queues are in the longest steps.
         """
-        steps = np.broadcast_to(self.classes.placed_first - self.prompt, self.shape)
-        within = self.paths.through_within(
-            self.queued + self.prompt, self.replicas, self.filled, share
-        )
+        through = self.queued + self.prompt
+        within = self.paths.through_within(through, self.replicas, self.filled, share)
+        behind = np.minimum(self.behind * within / through, self.most_behind)
+        steps = np.broadcast_to(self.classes.placed_first - self.prompt + behind, self.shape)
         return within + weighted_quantile(steps, CLASSES, share)
 
     @property
@@ -306,18 +310,14 @@ def _as_traced(
         running=served.in_flight,
     )  # fmt: skip
     fullest = work.per_step * work.prompt if mixes else np.inf
-    # Of full places as many prompts come together as answers end in a step.
-    together = np.minimum(mean_if_any(work.places / np.maximum(work.steps, 1.0)), costs.most)
-    left = work.prompt + (costs.prefill - work.prompt) / together
-    prompt = left
-    if not mixes:
-        prompt, left = loop.prompt(rate), costs.prompt(together)
-    more = prompt / work.prompt
-    drifted = drifted_in(
-        paths, replicas, rate, costs, work, prompt=prompt, queued=left, fullest=fullest
-    )
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
     met = loop.at(rates, most=work.places)
+    prompt = loop.prompt(rate)
+    if mixes:
+        come = mean_if_any(rates * met.queue.met)
+        lone = np.tensordot(CLASSES, 1 / np.minimum(come, costs.most), axes=1)
+        prompt = work.prompt + (prompt - work.prompt) * lone
+    drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
     # The queue is that of the path; a class has what steps add to it.
     alone = work.prompt * met.queue.filled / met.queue.load
     w = setting.workload
@@ -328,12 +328,22 @@ def _as_traced(
     most = met.queue.decode_step + work.half_full
     beyond = np.clip(met.queue.wait - queued, 0.0, most)
     served_prompt = work.prompt * queue.filled / queue.load
-    path = mean_wait(
-        utilization=queue.filled,
-        service_time=served_prompt,
-        variation=w.input_variation,
-        bursts=paths.bursts_at(replicas, queue.filled),
+    path, random = (
+        mean_wait(
+            utilization=queue.filled,
+            service_time=served_prompt,
+            variation=w.input_variation,
+            bursts=bursts,
+        )
+        for bursts in (paths.bursts_at(replicas, queue.filled), 1.0)
     )
+    # Requests that come in turn meet fewer prompts in the steps of others, too.
+    alone = np.minimum(met.queue.decode_step / 2, beyond)
+    beyond = alone + (beyond - alone) * np.clip(path / random, 0.0, 1.0)
+    # Of those that come together each has the prompts behind it in its step.
+    behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
+    others = calm.workload.arrivals.mean_within(queued, met.queue.filled, work.half_full)
+    others = np.tensordot(CLASSES, others, axes=1)
     classes = replace(
         served,
         decoding=drifted.decoding,
@@ -350,10 +360,12 @@ def _as_traced(
         waits=drifted.waits,
         weights=drifted.weights,
         queued=np.maximum(path, 0.0),
+        behind=np.maximum(behind - others, 0.0),
+        most_behind=most - beyond,
         prompt=served_prompt,
         steps=rate * work.steps,
         filled=queue.filled,
-        stalls=queue.filled * more,
+        stalls=queue.filled * prompt / work.prompt,
         prompts=queue.load / queue.filled,
         fullest=fullest,
         left=np.asarray(

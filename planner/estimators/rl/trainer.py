@@ -18,6 +18,7 @@ from planner.estimators.training.share import fullest_and_mean_share
 _STATES = ("weights", "optimizer_states")
 _BYTES = 2.0
 """Of a weight of a reference model, which is kept in 16 bits and split as the policy is."""
+_ALL_KEPT = np.zeros((), dtype=np.int8)
 _ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes", "pipeline_bubble")
 
 
@@ -58,12 +59,14 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
     work, batch = setting.workload, configurations.global_batch_size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(setting, configurations)
-        estimate = evaluate(setting.packed, _held(setting, full, batch))
+        # Its rules are asked together with those of the engine.
+        estimate = evaluate(setting.packed, _held(setting, full, batch), broken=_ALL_KEPT)
         time = _uneven(setting, full, estimate, batch)
         updates = work.samples / batch
         factor = setting.rollouts.pass_factor
         passes = sum(setting.uneven.workload.forward_passes)
-        reference, bubble = time.parts()["reference"], time.pipeline_bubble
+        reference = np.asarray(sum(runs * block.reference for block, runs in time.runs))
+        bubble = time.pipeline_bubble
         once = add(getattr(time, name) for name in _ONCE)
         filling = bubble * reference / (time.total - once)
         update = time.total - reference - filling

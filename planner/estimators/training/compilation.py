@@ -19,7 +19,7 @@ def elementwise_tensors(share: Share, op: Elementwise) -> tuple[Numeric, Numeric
     framework = share.setting.framework
     own = framework.execution.elementwise_passes
     other = share.compiled_otherwise
-    if not np.any(other):
+    if not other.any():
         return op.forward * own, op.backward * own
     compilation = framework.compilation
     forward, backward = op.in_eager if compilation.default else (op.forward, op.backward)
@@ -34,7 +34,7 @@ def layer_launch_time(share: Share) -> Numeric:
     """Seconds of the host for the forward kernels of one layer."""
     framework = share.setting.framework
     own, other = framework.execution.layer_launch_time, share.compiled_otherwise
-    if not np.any(other):
+    if not other.any():
         return own
     compilation = framework.compilation
     is_split = compilation.default & (share.tensor_parallel > 1)
@@ -53,6 +53,6 @@ def kept_activations(share: Share) -> Numeric:
     """What kernels keep for the backward pass over what fused ones keep."""
     framework = share.setting.framework
     own, compiled = framework.memory.kept_activations, framework.compilation.kept_activations
-    if framework.compilation.default or not np.any(share.compiled_otherwise):
+    if framework.compilation.default or not share.compiled_otherwise.any():
         return own
     return np.where(share.compiled_otherwise, compiled, own)

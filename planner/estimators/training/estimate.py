@@ -196,7 +196,7 @@ def _behind_others(
     """
     every = tuple(operators)
     beside = _side_by_side(c)
-    if not np.any(beside):
+    if not beside.any():
         return every
     window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
     g = _overlap(share).interference
@@ -356,7 +356,7 @@ def _shown_gather(share: Share, time: LayerTime, gathers: _Passes, beside: BoolA
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
     apart = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
-    if not np.any(beside):
+    if not beside.any():
         return apart
     nothing = np.zeros(())
     both = (gathers[0] + gathers[1], nothing)
@@ -546,7 +546,7 @@ class Estimate:
         """Trained tokens per second on all GPUs."""
         return np.asarray(self.tokens_per_step / self.step_time)
 
-    @property
+    @cached_property
     def model_flops_utilization(self) -> FloatArray:
         """Model FLOPs over the dense peak of the precision in use."""
         setting = self.setting

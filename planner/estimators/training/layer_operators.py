@@ -99,11 +99,12 @@ def product(share: Share, op: ops.Product, layer: Layer) -> Iterator[Operator]:
     accumulated = np.where(
         np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
     )
-    forward = machine.gemm_time(rows, columns, depth, precision, width)
-    data_gradient = machine.gemm_time(rows, depth, columns, precision, width)
-    weight_gradient = machine.gemm_time(columns, depth, rows, precision, output_bytes=accumulated)
-    if _is_frozen(share, op):
-        weight_gradient = np.zeros(())
+    forward, data_gradient = machine.gemm_times(
+        [(rows, columns, depth), (rows, depth, columns)], precision, width
+    )
+    weight_gradient = np.zeros(())
+    if not _is_frozen(share, op):
+        weight_gradient = machine.gemm_time(columns, depth, rows, precision, accumulated)
     yield timed(
         op,
         forward=forward + machine.cast_time(rows * depth, precision),

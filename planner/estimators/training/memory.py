@@ -349,8 +349,8 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     groups = share.setting.model.layer_groups
-    kept = [layer_bytes(share, group) for group in groups]
     whole = [all_bytes(share, group) for group in groups]
+    kept = [layer_bytes(share, group, each) for group, each in zip(groups, whole, strict=True)]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]
@@ -459,7 +459,9 @@ def _stage_memory(
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
     )
-    loss = np.where(parameters.is_last[stage], _loss_bytes(share, backward), 0.0)
+    loss = np.zeros(())
+    if (is_last := parameters.is_last[stage]).any():
+        loss = np.where(is_last, _loss_bytes(share, backward), 0.0)
     # Gradients in flight in one layer, and what recomputation builds up again.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     working = np.maximum(late * (rebuilt + held / 4) + layer_input_bytes(share), loss)
@@ -592,11 +594,11 @@ def _state_parts(
         if name == "gradient" and c.optimizer_in_backward.any():
             dense, experts = _alive_at_once(c, trained, stage)
         in_layers = dense if width is of_end else trained.dense_in_layers[stage]
-        held = (
-            (in_layers, width, parameters.dense_group),
-            (dense - in_layers, of_end, parameters.dense_group),
-            (experts, width, parameters.expert_group),
-        )
+        held = [(in_layers, width, parameters.dense_group)]
+        if in_layers is not dense:
+            held.append((dense - in_layers, of_end, parameters.dense_group))
+        if share.setting.model.num_experts:
+            held.append((experts, width, parameters.expert_group))
         own = sharded(c, sharded_from, held)
         if name != "weight":
             return own
@@ -631,6 +633,9 @@ def _gathered(
     """
     profile = share.setting.framework
     states = profile.states
+    passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
+    if not passing.any():
+        return np.zeros(())
     trained, counts = parameters.trained, parameters.layers.counts[stage]
     together = profile.memory.gathered_layers
     of_layer, of_end = gathered_bytes(share.setting, c.precision)
@@ -645,5 +650,4 @@ def _gathered(
             whole = trained.dense[stage] + trained.experts[stage]
             gradients = np.where(c.pipeline_parallel > 1, whole, gradients)
     both = weights + gradients * states.gradient_on_wire
-    passing = (c.zero_stage >= states.weights_sharded_from) | keeps_weights(c.offload)
     return np.where(passing, both, 0.0)

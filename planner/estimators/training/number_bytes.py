@@ -43,7 +43,7 @@ def is_narrow(precision: CodeArray) -> BoolArray:
 def widened(usual: Numeric, precision: CodeArray) -> Numeric:
     """So many bytes per number, or at least those of 32 bits where training is in these."""
     wide = is_wide(precision)
-    return np.where(wide, np.maximum(usual, WIDE_BYTES), usual) if np.any(wide) else usual
+    return np.where(wide, np.maximum(usual, WIDE_BYTES), usual) if wide.any() else usual
 
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
@@ -87,17 +87,17 @@ class Gradients:
             return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
 
         def widened(usual: Numeric, in_32_bits: float) -> Numeric:
-            if not np.any(wide):
+            if not wide.any():
                 return usual
             return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
 
         def told(usual: Numeric) -> Numeric:
-            if main is None or not np.any(main):
+            if main is None or not main.any():
                 return usual
             return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
 
         def of_weights(usual: Numeric) -> Numeric:
-            if states.main_weight or weights is None or not np.any(weights):
+            if states.main_weight or weights is None or not weights.any():
                 return usual
             narrow = weights == MainPrecision.BF16
             return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 
@@ -55,7 +55,7 @@ class Operator:
 
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
-        if not self.repeatable:
+        if not (self.repeatable and again.is_any):
             return np.zeros(())
         share = again.share_of(self.repeated_by, self.parts)
         some = self.selective
@@ -405,7 +405,7 @@ class StepTime:
                     sums[name] = sums[name] + seconds
             else:
                 sums[operator.part] = sums[operator.part] + add(time.values())
-        for block, runs in self.runs():
+        for block, runs in self.runs:
             waits = block.time.launch_wait_forward + block.time.launch_wait_backward
             sums["launch_wait"] = sums["launch_wait"] + runs * waits
             sums["weight_gather"] = sums["weight_gather"] + runs * block.gather
@@ -418,7 +418,7 @@ class StepTime:
 
     def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
         """Each operator with its forward, backward and repeated seconds in a step."""
-        for block, runs in self.runs():
+        for block, runs in self.runs:
             for operator in block.time.operators:
                 yield (
                     operator,
@@ -429,10 +429,12 @@ class StepTime:
                     },
                 )
 
-    def runs(self) -> Iterable[tuple[Block, FloatArray]]:
+    @cached_property
+    def runs(self) -> Sequence[tuple[Block, FloatArray]]:
         """How often the slowest stage runs each block in a step."""
-        slowest = self.slowest
+        slowest, found = self.slowest, []
         for block in self.blocks:
             counts = np.broadcast_arrays(*block.counts, slowest)[:-1]
             count = np.take_along_axis(np.stack(counts), slowest[None].astype(np.intp), axis=0)
-            yield block, count[0] * self.num_micro_batches
+            found.append((block, count[0] * self.num_micro_batches))
+        return found

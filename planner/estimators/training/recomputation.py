@@ -53,7 +53,7 @@ class Recomputation:
         """
         full = np.where(c.recompute == Recompute.FULL, 1.0, 0.0)
         layers = c.recompute_num_layers
-        if np.any(layers):
+        if layers.any():
             stage = num_hidden_layers / c.pipeline_parallel
             full = full * np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
         usual: CodeArray | int = _CORE
@@ -76,7 +76,7 @@ class Recomputation:
     def spares(self) -> bool:
         """Whether any configuration does not repeat some operators of layers repeated whole."""
         some = self.reads_alone or np.any(self.saved) or np.any(self.offloaded)
-        return bool(some and np.any(self.any_full))
+        return bool(some and self.any_full.any())
 
     def keeps(self, tensor: str) -> BoolArray:
         """Where layers repeated whole keep a tensor, on the GPU or on its host."""
@@ -109,6 +109,11 @@ class Recomputation:
         if not self.some.isdisjoint(modules):
             shares = np.where(self.repeats(modules), 1.0, shares)
         return shares
+
+    @cached_property
+    def is_any(self) -> bool:
+        """Whether any configuration computes anything again."""
+        return bool(self.some or self.full.any() or self.by_share.any())
 
     @cached_property
     def any_full(self) -> BoolArray:

@@ -108,18 +108,19 @@ _MADE: dict[type[Op], Callable[..., Numeric]] = {
 """Bytes of what an operator of each kind makes."""
 
 
-def layer_bytes(share: Share, group: LayerGroup) -> FloatArray:
+def layer_bytes(share: Share, group: LayerGroup, every: FloatArray | None = None) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
     Full recomputation keeps the layer's input and the tensors that are named, that of modules
     what these read; that of a share of a layer makes again what eager kernels alone keep.
+    ``every``: its `all_bytes` where they are known.
     """
     again = share.recomputation
     profile = share.setting.framework
     repeated = profile.memory.selective_dropped
     if repeated is None:
         repeated = profile.execution.selective_share
-    whole = all_bytes(share, group)
+    whole = all_bytes(share, group) if every is None else every
     layer_input = layer_input_bytes(share)
     kept = whole - _remade_bytes(share, group)
     if repeated and np.any(again.by_share):

@@ -151,13 +151,13 @@ class Share:
     def unquantized(self) -> CodeArray:
         """Precision of products that no recipe quantizes: 16 bits, or the one in 32 bits."""
         sixteen, wide = self.setting.machine.sixteen_bit, is_wide(self.precision)
-        return np.where(wide, self.precision, sixteen) if np.any(wide) else sixteen
+        return np.where(wide, self.precision, sixteen) if wide.any() else sixteen
 
     @cached_property
     def rate_in_32_bits(self) -> Numeric:
         """Rate of kernels that are measured in 16 bits where they compute in 32: as peaks are."""
         wide, machine = is_wide(self.precision), self.setting.machine
-        if not np.any(wide):
+        if not wide.any():
             return 1.0
         own, sixteen = machine.peak(self.precision), machine.peak(machine.sixteen_bit)
         return np.where(wide, own / sixteen, 1.0)
@@ -232,7 +232,7 @@ class Share:
     def kept_in_bits(self, name: str, usual: Numeric) -> Numeric:
         """Bytes of a number that is kept of one of ``INPUTS``, ``usual`` where nobody says bits."""
         bits = self.input_bits[name]
-        return np.where(bits > 0, bits / 8, usual) if np.any(bits) else usual
+        return np.where(bits > 0, bits / 8, usual) if bits.any() else usual
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
@@ -273,8 +273,9 @@ def fullest_and_mean_share(setting: Setting, c: TrainingConfigurations) -> tuple
     if work.padding is Padding.LONGEST:
         longest = longest_sample(samples=b, **lengths) + work.prompt_tokens
         return fullest, replace(fullest, sequence_length=longest)
-    mean = trained_length(work) + work.prompt_tokens
-    length = (mean_square_length(**lengths) / trained_length(work)) + work.prompt_tokens
+    trained = trained_length(work)
+    mean = trained + work.prompt_tokens
+    length = mean_square_length(**lengths) / trained + work.prompt_tokens
     return (
         replace(fullest, sequences=1.0 + (b - 1.0) * mean / work.computed_length),
         replace(fullest, sequences=b * mean / length, sequence_length=length),

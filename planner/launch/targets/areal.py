@@ -15,15 +15,20 @@ from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.launch.target import Target, gathered
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.target import Target
+from planner.launch.targets.rl_steps import (
+    put_as_verl,
+    put_lengths,
+    put_split,
+    reader_of_steps,
+)
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
+    read_update,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.understood import Answers, Found, Gathered, Reading, flag, number, told, worded
 
@@ -31,12 +36,14 @@ _ALLOCATED, _TRAINER, _ENGINE = "allocation_mode", "actor.backend", "rollout.bac
 _SECTIONS = (
     *("actor", "ref", "critic", "rollout", "gconfig", "sglang", "vllm", "cluster", "scheduler"),
     *("train_dataset", "valid_dataset", "saver", "recover", "evaluator", "stats_logger", "--"),
+    *("async_training", "dynamic_bs", "n_trajs", "max_tokens_per_trajectory"),
     *("perf_tracer", "seed", "tokenizer_path", "total_", "experiment_", "trial_", "enable_"),
 )
 _MINI, _LENGTH, _KL, _RANK = 4, 16_384, 0.1, 32
+_AT_ONCE = 256
+"""``max_num_seqs`` of vLLM; SGLang runs what its cache holds."""
 _PART = re.compile(r"(?:([a-z]+)(?:\[\w*\])?[:.])?\(?([\w:|()]*)")
 _SIZE = re.compile(r"([dptcesm])(\d{1,6})")
-_NEAREST = "AReaL has no profile of its own: its step is predicted as {profile}'s."
 
 
 def allocated(text: str) -> tuple[str, dict[str, int], dict[str, int]]:
@@ -69,21 +76,12 @@ def _allocations(reading: Reading) -> tuple[str, str, bool]:
     return trainer, engine, told(reading, "rollout.scheduling_strategy.type") == "colocation"
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = replace(reading, found=_whole(reading.found))
-    found = gathered(reading, "AReaL")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    found.need("model", reading.text("actor.path"))
     if flag(reading, "actor.use_lora"):
-        put_lora(found, number(reading, "actor.lora_rank") or _RANK)
+        rank = number(reading, "actor.lora_rank") or _RANK
+        put_lora(reading, found, rank, "actor.target_modules")
     trainer, _, _ = _allocations(reading)
     backend, sizes, experts = allocated(trainer)
     values["tensor_parallel"] = sizes.get("t", 1)
@@ -107,9 +105,6 @@ def answers(reading: Reading) -> Answers:
     _batch(reading, found, sizes)
     penalty = reading.amount("actor.kl_ctl")
     put_objective(found, (_KL if penalty is None else penalty) > 0)
-    used = TARGET.table.used
-    sections = (*_SECTIONS, "async_training", "dynamic_bs", "n_trajs", "max_tokens_per_trajectory")
-    return found.made(used=used, ignored=of_sections(reading, sections) - used)
 
 
 def _whole(found: Found) -> Found:
@@ -137,9 +132,8 @@ def _batch(reading: Reading, found: Gathered, sizes: Mapping[str, int]) -> None:
     samples = number(reading, "gconfig.n_samples") or 1
     generated = (number(reading, "train_dataset.batch_size") or 1) * samples
     times = number(reading, "actor.ppo_n_minibatches") or _MINI
-    values["global_batch_size"] = max(generated // times, 1)
-    if times > 1:
-        found.notes.append(f"A step of AReaL is {times} such updates, after one generation.")
+    values["global_batch_size"] = batch = max(generated // times, 1)
+    tell_updates(found, "AReaL", times * batch, batch)
 
 
 _PROMPT, _BUDGET = "train_dataset.max_length", "actor.mb_spec.max_tokens_per_mb"
@@ -149,9 +143,7 @@ _OF_ANSWER = 8
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
     values = found.values
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
-    found.notes.append(_NEAREST.format(profile=values["framework"]))
+    put_as_verl(update, found, "AReaL")
     if any(name.startswith("critic.") for name in reading.found.options):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
@@ -167,6 +159,12 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["rollout_tensor_parallel"] = sizes.get("t", 1)
     share = {"vllm": "gpu_memory_utilization", "sglang": "mem_fraction_static"}[values["engine"]]
     found.put("rollout_gpu_memory", reading.amount(f"{values['engine']}.{share}"))
+    # A rollout is a prompt with its answers.
+    prompts = number(reading, "rollout.max_concurrent_rollouts", "rollout.consumer_batch_size")
+    prompts = prompts or int(values.get("prompts_per_step", 0))
+    if flying := prompts * int(values.get("samples_per_prompt", 0)) // sizes.get("d", 1):
+        usual = flying if values["engine"] == "sglang" else _AT_ONCE
+        values["max_num_seqs"] = min(int(values.get("max_num_seqs", usual)), flying)
     stale = number(reading, "rollout.max_head_offpolicyness") or 0
     placement = Placement.COLOCATED if shares else Placement.SEPARATE
     if stale and not shares and flag(reading, "async_training", default=True):
@@ -177,7 +175,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target.of("areal", answers=answers),
+    Target.of("areal", answers=read_update("areal", _tell, ("actor.path",), _SECTIONS, _whole)),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=_whole,

@@ -32,10 +32,12 @@ from planner.launch.target import (
 from planner.launch.targets.rl_steps import (
     OUTPUT,
     put_lengths,
+    put_redrawn,
     put_split,
     reader_of_steps,
     step_draft,
     step_words,
+    words_of_fsdp,
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
@@ -46,6 +48,7 @@ from planner.launch.targets.trained import (
     put_plain,
     put_token_budget,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.trainer.writing import nested
@@ -70,7 +73,7 @@ _ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
 _CHANGED = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
     *(*_CHANGED, "loss_fn.", "data.", "env.", "logger.", "checkpointing.", "defaults", "--config"),
-    *("teacher.", "value.", "value_loss_fn."),
+    *("teacher.", "value.", "value_loss_fn.", "async_rl.", "data_plane."),
 )
 
 
@@ -135,13 +138,16 @@ def answers(reading: Reading) -> Answers:
         values["training_objective"] = str(TrainingObjective.SFT)
         found.notes.append(TEACHER)
     else:
-        if _has_section(reading, "ppo"):
-            found.notes.append("It also trains a critic (ppo), which is not predicted.")
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
-        put_objective(found, penalty is None or penalty > 0)
+        skips = flag(reading, *(f"{one}{_SKIPS}" for one in _ALGORITHMS[:2]))
+        has_reference = not skips and (penalty is None or penalty > 0)
+        put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, found)
     used = TARGET.table.used
     return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+
+
+_SKIPS = "skip_reference_policy_logprobs_calculation"
 
 
 def _whole(found: Found) -> tuple[Found, list[str]]:
@@ -165,7 +171,7 @@ def _whole(found: Found) -> tuple[Found, list[str]]:
 def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
     """The options of a document over those that it begins from, the last of which is used.
 
-    A section with ``_override_`` replaces the whole one (``nemo_rl/utils/config.py``).
+    A section with ``_override_`` (``nemo_rl/utils/config.py``), and null, replace the whole one.
     """
     options: dict[str, Given] = {}
     for key in ("defaults", "--config"):
@@ -176,7 +182,9 @@ def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
             else:
                 absent.append(name)
     ends = "._override_"
-    over = tuple(name.removesuffix(ends[1:]) for name in found.options if name.endswith(ends))
+    over = tuple(
+        name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}." for name in found.options
+    )
     kept = {name: one for name, one in options.items() if not (over and name.startswith(over))}
     return {**kept, **found.options}
 
@@ -190,7 +198,9 @@ def _on_dtensor(reading: Reading, found: Gathered) -> None:
     values = found.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
-        put_lora(found, rank)
+        is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
+        named = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
+        put_lora(reading, found, rank, *named)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
@@ -213,7 +223,7 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
         rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
-        put_lora(found, rank)
+        put_lora(reading, found, rank, f"{_MEGATRON}peft.target_modules")
     put_megatron_split(reading, found, _MEGATRON)
     if values.get("expert_parallel", 1) == 1:
         values.pop("expert_parallel", None)
@@ -264,28 +274,26 @@ def _updates(reading: Reading, found: Gathered) -> None:
     prompts = number(reading, *(f"{one}num_prompts_per_step" for one in sections))
     each = number(reading, *(f"{one}num_generations_per_prompt" for one in sections))
     batch = found.values["global_batch_size"]
-    if prompts and each and prompts * each > batch and prompts * each % batch == 0:
-        times = prompts * each // batch
-        found.notes.append(f"A step of NeMo-RL is {times} such updates, after one generation.")
+    tell_updates(found, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
 
 
 _GENERATION = "policy.generation."
-_ASYNC = "grpo.async_grpo."
+_ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
+_CONTROLLED, _SAMPLER, _ORDERED = "async_rl.", "async_rl.sampler.", "in_order"
+"""Of its single controller, whose weights change while answers are generated."""
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
     values = found.values
-    values["framework"] = "NeMo-RL"
-    if not flag(reading, f"{_MEGATRON}enabled"):
-        found.notes.append("Its trainer, DTensor, is predicted as Megatron-Core of NeMo-RL.")
-    dynamic = flag(reading, "grpo.use_dynamic_sampling")
+    is_megatron = flag(reading, f"{_MEGATRON}enabled")
+    values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
     divides = flag(reading, "grpo.normalize_rewards", default=True)
-    other = Algorithm.GRPO if divides else Algorithm.RLOO
-    other = Algorithm.DAPO if dynamic else other
-    values["algorithm"] = str(Algorithm.PPO if _has_section(reading, "ppo") else other)
-    if dynamic:
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    values["algorithm"] = str(Algorithm.GRPO if divides else Algorithm.RLOO)
+    if flag(reading, "grpo.use_dynamic_sampling"):
+        put_redrawn(found)
+    if _has_section(reading, "ppo"):
+        values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
     prompt = number(reading, "data.max_input_seq_length")
     is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence
@@ -316,11 +324,18 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
         found.put("rollout_gpu_memory", share)
     is_apart = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
-    streams = flag(reading, f"{_ASYNC}enabled")
+    age = number(reading, *(f"{one}max_trajectory_age_steps" for one in _ASYNC)) or 1
+    goes_on = flag(reading, *(f"{one}in_flight_weight_updates" for one in _ASYNC))
+    streams = any(flag(reading, f"{one}enabled") for one in _ASYNC)
+    if any(name.startswith(_CONTROLLED) for name in reading.found.options):
+        ordered = (told(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
+        window = "max_lookahead_versions" if ordered else "max_staleness_versions"
+        lead = reading.number(f"{_SAMPLER}{window}")
+        age = 1 if lead is None else lead
+        streams = goes_on = age > 0
     apart = Placement.ASYNC if streams else Placement.SEPARATE
     if streams:
-        values["staleness"] = number(reading, f"{_ASYNC}max_trajectory_age_steps") or 1
-        values["partial_rollout"] = flag(reading, f"{_ASYNC}in_flight_weight_updates")
+        values |= {"staleness": age, "partial_rollout": goes_on}
     train = update.values.get("num_gpus")
     each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
     rollout = (each or 0) * (nodes or 1) - int(train or 0)
@@ -371,8 +386,12 @@ def _quantities(job: Job) -> Quantities:
         raise LaunchError(
             f"NeMo-RL splits several nodes by whole ones alone: nearest: --set train_gpus={near}."
         )
-    return words | {
-        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B_megatron.yaml",
+    is_megatron = job.profile.name == "NeMo-RL"
+    words |= {
+        **({} if is_megatron else words_of_fsdp(job, "nemo-rl", _MEGATRON)),
+        "recipe": f"{_EXAMPLES}/configs/grpo_math_1B{'_megatron' if is_megatron else ''}.yaml",
+        "has_megatron": is_megatron,
+        "has_dtensor": not is_megatron,
         "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
         "model_path": job.hub_name or "MODEL",
         "divergence": _DIVERGENCE if job["reference_model"] else 0,
@@ -381,6 +400,7 @@ def _quantities(job: Job) -> Quantities:
         "streams": streams,
         **({} if streams else {"partial_rollout": None}),
     }
+    return words
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
@@ -407,15 +427,15 @@ _LEFT = (
     Remark(
         parameter="learning rate",
         value="",
-        note="policy.megatron_cfg.optimizer.lr and its scheduler: yours; no effect on time or "
-        "memory",
+        note="lr of policy.megatron_cfg.optimizer or policy.optimizer, and its scheduler: yours; "
+        "no effect on time or memory",
     ),
 )
 
 
 TARGET = reader_of_steps(
     Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of),
-    profiles=("NeMo-RL",),
+    profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
     whole=lambda found: _whole(found)[0],
     version="NeMo-RL 0.7",

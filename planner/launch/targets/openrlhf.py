@@ -7,6 +7,7 @@ Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose opti
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
@@ -19,7 +20,6 @@ from planner.launch.target import (
     Job,
     Target,
     Variable,
-    gathered,
 )
 from planner.launch.targets.rl_steps import (
     MODEL,
@@ -27,17 +27,18 @@ from planner.launch.targets.rl_steps import (
     is_apart,
     per_rank,
     put_lengths,
+    put_redrawn,
     put_split,
     reader_of_steps,
     step_draft,
     step_words,
 )
 from planner.launch.targets.trained import (
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
     put_token_budget,
+    read_update,
+    tell_updates,
 )
 from planner.launch.understood import (
     Answers,
@@ -48,7 +49,6 @@ from planner.launch.understood import (
     number,
     require_split,
     told,
-    with_words,
     worded,
 )
 
@@ -65,27 +65,19 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.startswith(_MODULE) for word in words[:4])
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = with_words(reading)
-    found = gathered(reading, "OpenRLHF")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    found.need("model", next(filter(None, map(reading.text, _MODELS)), None))
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
-        put_lora(found, rank)
+        put_lora(reading, found, rank, "--target_modules", "--ds.lora.target_modules")
         if flag(reading, "--load_in_4bit", "--ds.load_in_4bit"):
             values["adapter"] = "qlora"
     values["framework"] = "HF Trainer" if rank else "DeepSpeed"
     values["tensor_parallel"] = number(reading, *_TENSOR) or 1
     values["context_parallel"] = number(reading, *_RING) or 1
+    if values["context_parallel"] > 1:
+        values["cp_comm_type"] = "p2p"
     values["pipeline_parallel"] = 1
     zero = next((n for o in _ZERO if (n := reading.number(o)) is not None), None)
     found.put("zero_stage", zero)
@@ -102,8 +94,6 @@ def answers(reading: Reading) -> Answers:
         _on_rollouts(reading, found)
         gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
     _batch(reading, found, gpus)
-    used = TARGET.table.used
-    return found.made(used=used, ignored=of_sections(reading, ("--",)) - used)
 
 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
@@ -151,14 +141,10 @@ def _on_rollouts(reading: Reading, found: Gathered) -> None:
             why = "prompts and answers of 1,024 tokens are OpenRLHF's"
             found.defaults["sequence_length"] = why
     weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
-    put_objective(found, not weights or weights[0] > 0)
-    if (told(reading, *_ESTIMATOR) or "gae") == "gae":
-        found.notes.append("It also trains a critic (gae), which is not predicted.")
+    has_critic = (told(reading, *_ESTIMATOR) or "gae") == "gae"
+    put_objective(found, not weights or weights[0] > 0, has_critic=has_critic)
     generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
-    batch = number(reading, *_WHOLE) or 128
-    if generated > batch and generated % batch == 0:
-        times = generated // batch
-        found.notes.append(f"A step of OpenRLHF is {times} such updates, after one generation.")
+    tell_updates(found, "OpenRLHF", generated, number(reading, *_WHOLE) or 128)
 
 
 def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
@@ -175,7 +161,7 @@ def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
     batch = int(values["global_batch_size"])
     copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
     if flag(reading, *_DYNAMIC):
-        budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * sizes["context_parallel"]
+        budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * prod(sizes.values())
         share = batch // copies if copies and batch % copies == 0 else None
         put_token_budget(found, budget, share)
         return
@@ -206,11 +192,12 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
         episodes = number(reading, "--train.num_episodes") or 1
         values["max_steps"] = max(prompts * episodes // int(values["prompts_per_step"]), 1)
     if flag(reading, *_FILTERS):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     if flag(reading, *_DYNAMIC):
         budget = number(reading, *_BUDGET) or _MICRO_TOKENS
-        values["micro_batch_tokens"] = budget * int(values["context_parallel"])
+        ranks = int(values["context_parallel"]) * int(values["tensor_parallel"])
+        # A longer sequence is a micro-batch of its own (openrlhf/utils/seqlen_balancing.py).
+        values["micro_batch_tokens"] = max(budget * ranks, length)
     else:
         values["micro_batch_tokens"] = int(update.values["micro_batch_size"]) * length
     _put_placement(reading, update, found)
@@ -255,7 +242,9 @@ def _quantities(job: Job) -> Quantities:
     nodes, each = words["train_nodes"], words["train_each"]
     shares = bool(job["reference_model"])
     return words | {
-        "token_budget": per_rank(job, int(str(words["token_budget"]))),
+        "token_budget": per_rank(
+            words["token_budget"], job["context_parallel"], job["tensor_parallel"]
+        ),
         "divergence": _WEIGHT if shares else 0,
         "num_prompts": int(job["prompts_per_step"]) * int(job["max_steps"]),
         "shares_reference": shares and apart,
@@ -295,7 +284,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("openrlhf", answers=answers, starts=starts),
+    Target.of("openrlhf", answers=read_update("openrlhf", _tell, _MODELS, ("--",)), starts=starts),
     profiles=("OpenRLHF",),
     put=_put_step,
     whole=worded,

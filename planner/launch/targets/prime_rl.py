@@ -8,13 +8,12 @@ those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
-from planner.launch.target import Target, gathered
+from planner.launch.target import Target
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
 from planner.launch.targets.trained import (
-    of_sections,
     put_lora,
     put_objective,
-    put_plain,
+    read_update,
     require_ranks,
 )
 from planner.launch.understood import Answers, Gathered, Reading, flag, number, told, worded
@@ -30,24 +29,22 @@ _ANSWERS = (
     "orchestrator.sampling.max_tokens",
 )
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
-_OTHERS = ("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume")
+_OTHERS = (
+    *("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume"),
+    *("seq_len", "max_", "output_dir", "clean"),
+)
+_STALE = ("max_async_level", "orchestrator.max_async_level", "orchestrator.max_off_policy_steps")
+_IN_FLIGHT = 1024
+"""``max_inflight``: answers of all engines at once."""
+_MODELS = ("model.name", f"{_MODEL}name")
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    found = gathered(reading, "prime-rl")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    models = (reading.text(name) for name in ("model.name", f"{_MODEL}name"))
-    found.need("model", next(filter(None, models), None))
     if f"{_MODEL}lora.rank" in reading.found.options or reading.has("trainer.model.lora"):
-        put_lora(found, number(reading, f"{_MODEL}lora.rank") or _RANK)
+        rank = number(reading, f"{_MODEL}lora.rank") or _RANK
+        put_lora(reading, found, rank, f"{_MODEL}lora.target_modules")
     values |= {"framework": "prime-rl", "pipeline_parallel": 1}
     values["tensor_parallel"] = number(reading, f"{_MODEL}tp") or 1
     values["context_parallel"] = number(reading, f"{_MODEL}cp") or 1
@@ -75,9 +72,6 @@ def answers(reading: Reading) -> Answers:
     if steps := number(reading, "max_steps", "orchestrator.max_steps"):
         values["total_tokens"] = steps * int(values["global_batch_size"]) * length
     put_objective(found, has_reference=False)
-    used = TARGET.table.used
-    sections = (*_SECTIONS, *_OTHERS, "seq_len", "max_", "output_dir", "clean")
-    return found.made(used=used, ignored=of_sections(reading, sections) - used)
 
 
 _AWAY = (f"{_MODEL}fsdp_cpu_offload", f"{_MODEL}optim_cpu_offload")
@@ -128,11 +122,15 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     )
     put_lengths(found, length, number(reading, *asked))
     values["micro_batch_tokens"] = max(number(reading, *_PACKS) or length, length)
-    stale = number(reading, "max_async_level", "orchestrator.max_async_level")
-    values["staleness"] = stale or number(reading, "orchestrator.max_off_policy_steps")
-    values["staleness"] = values["staleness"] or _OFF_POLICY
-    values["partial_rollout"] = True
     train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
+    told_steps = (reading.number(name) for name in _STALE)
+    stale = next((steps for steps in told_steps if steps is not None), _OFF_POLICY)
+    values |= {"staleness": stale, "partial_rollout": stale > 0}
+    if rollout and not any(map(reading.has, _STALE[:2])):  # which had no bound of it
+        flying = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
+        engines = max(rollout // int(values.get("rollout_tensor_parallel", 1)), 1)
+        most = -(-flying // engines)
+        values["max_num_seqs"] = min(int(values.get("max_num_seqs", most)), most)
     put_split(found, Placement.ASYNC, train if rollout else None, rollout or 0)
     stored = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
     if stored.startswith("fp8"):
@@ -144,7 +142,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target.of("prime-rl", answers=answers),
+    Target.of("prime-rl", answers=read_update("prime-rl", _tell, _MODELS, (*_SECTIONS, *_OTHERS))),
     profiles=("prime-rl",),
     put=_put_step,
     whole=worded,

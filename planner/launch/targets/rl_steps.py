@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import ceil, prod
 from typing import Any
 
 from planner.base.software_enums import Placement
@@ -124,6 +125,26 @@ def _complete(found: Gathered) -> None:
             found.defaults.pop(name, None)
 
 
+def put_redrawn(found: Gathered) -> None:
+    """Prompts that are drawn again, as DAPO does it; no option tells how many."""
+    found.values["algorithm"] = str(Algorithm.DAPO)
+    found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+
+
+def put_as_verl(update: Answers, found: Gathered, program: str = "") -> bool:
+    """The profile of verl with the trainer of the update, and whether that is Megatron-Core's.
+
+    A ``program`` that has none of its own is told to be predicted so.
+    """
+    is_megatron = str(update.values["framework"]).startswith("Megatron")
+    profile = "verl Megatron" if is_megatron else "verl"
+    found.values["framework"] = profile
+    if program:
+        words = f"{program} has no profile of its own: its step is predicted as {profile}'s."
+        found.notes.append(words)
+    return is_megatron
+
+
 def put_lengths(
     found: Gathered, length: int, answer: int | None, prompt: int | None = None
 ) -> None:
@@ -135,6 +156,17 @@ def put_lengths(
     found.values["input_tokens"] = prompt
     most = max(length - prompt, 1)
     found.values["output_cap"] = min(answer or most, most)
+
+
+def put_sequences(found: Gathered, size: int, length: int, is_packed: bool) -> None:
+    """Micro-batches of so many sequences: at their mean where packed, of the longest at least."""
+    mean = int(found.values["input_tokens"]) + int(found.values["output_cap"]) // OF_MEAN
+    each = mean if is_packed and size > 1 else length
+    found.values["micro_batch_tokens"] = max(size * each, length)
+    if each != length:
+        found.notes.append(
+            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
+        )
 
 
 def put_split(found: Gathered, placement: Placement, train: int | None, rollout: int) -> None:
@@ -242,9 +274,24 @@ def _nodes(job: Job, gpus: int) -> tuple[int, int]:
     )
 
 
-def per_rank(job: Job, tokens: int) -> int:
+def per_rank(budget: object, *degrees: object) -> int:
     """A budget of tokens as programs count it that have one for each rank of a sequence."""
-    return -(-tokens // int(job["context_parallel"]))
+    return ceil(int(str(budget)) / prod(int(str(degree)) for degree in degrees))
+
+
+OF_FSDP = " of FSDP"
+"""How rows are called of what FSDP is told in words of its own."""
+
+
+def words_of_fsdp(job: Job, target: str, others: str) -> Words:
+    """The parameters that rows of a target's step call `OF_FSDP`, as the plan has them.
+
+    Nothing is said of them, nor of any other, by options that begin with ``others``.
+    """
+    table = OptionTable.load(f"{target}-step")
+    own = {name: name.removesuffix(OF_FSDP) for name in table.parameters if OF_FSDP in name}
+    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(others)}
+    return found | dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
 
 
 def saying_all(

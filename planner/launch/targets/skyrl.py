@@ -8,17 +8,23 @@ steps are predicted as verl's, which has the same trainers and engine.
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import AdapterSync, Algorithm
-from planner.launch.target import Target, gathered
-from planner.launch.targets.rl_steps import OF_MEAN, put_split, reader_of_steps
+from planner.base.training_names import AdapterSync
+from planner.launch.target import Target
+from planner.launch.targets.rl_steps import (
+    put_as_verl,
+    put_redrawn,
+    put_sequences,
+    put_split,
+    reader_of_steps,
+)
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
-    put_plain,
+    read_update,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.understood import (
     Answers,
@@ -27,7 +33,6 @@ from planner.launch.understood import (
     flag,
     number,
     told,
-    with_words,
     worded,
 )
 
@@ -40,24 +45,14 @@ _ENGINE = "generator.inference_engine."
 _SECTIONS = ("trainer.", "generator.", "data.", "environment.")
 _MINI, _EACH, _TOKENS, _MICRO = 256, 5, (512, 1024), 1
 _STALE = 4
-_NEAREST = "SkyRL has no profile of its own: its step is predicted as {profile}'s."
+_MODELS = (f"{_POLICY}model.path",)
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = with_words(reading)
-    found = gathered(reading, "SkyRL")
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
     values = found.values
-    put_plain(found)
-    found.need("model", reading.text(f"{_POLICY}model.path") or None)
     if rank := number(reading, f"{_POLICY}model.lora.rank"):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, f"{_POLICY}model.lora.target_modules")
     (_on_megatron if told(reading, "trainer.strategy") == "megatron" else _on_fsdp)(reading, found)
     parts = [number(reading, name) for name in (_PROMPT, _ANSWER)]
     length = sum(part or usual for part, usual in zip(parts, _TOKENS, strict=True))
@@ -71,16 +66,11 @@ def answers(reading: Reading) -> Answers:
     each = number(reading, "generator.n_samples_per_prompt") or _EACH
     values["global_batch_size"] = mini * each
     values["micro_batch_size"] = number(reading, "trainer.micro_train_batch_size_per_gpu") or _MICRO
-    generated = number(reading, "trainer.train_batch_size")
-    if generated and generated > mini and generated % mini == 0:
-        times = generated // mini
-        found.notes.append(f"A step of SkyRL is {times} such updates, after one generation.")
+    tell_updates(found, "SkyRL", number(reading, "trainer.train_batch_size"), mini)
     has_reference = flag(reading, "trainer.algorithm.use_kl_loss", default=True)
-    put_objective(found, has_reference or flag(reading, "trainer.algorithm.use_kl_in_reward"))
-    if told(reading, "trainer.algorithm.advantage_estimator") == "gae":
-        found.notes.append("It also trains a critic (gae), which is not predicted.")
-    used = TARGET.table.used
-    return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+    has_reference = has_reference or flag(reading, "trainer.algorithm.use_kl_in_reward")
+    has_critic = told(reading, "trainer.algorithm.advantage_estimator") == "gae"
+    put_objective(found, has_reference, has_critic=has_critic)
 
 
 _PROMPT, _ANSWER = "trainer.max_prompt_length", "generator.sampling_params.max_generate_length"
@@ -119,26 +109,20 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: micro-batches, who runs where."""
     values = found.values
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
-    found.notes.append(_NEAREST.format(profile=values["framework"]))
+    is_megatron = put_as_verl(update, found, "SkyRL")
     merges = is_megatron and flag(reading, _MERGES, default=True)
     if merges and "adapter" in values:
         values["adapter_sync"] = str(AdapterSync.MERGED)
     if told(reading, "trainer.algorithm.dynamic_sampling.type"):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     length = int(update.values["sequence_length"])
     budget = number(reading, "trainer.max_tokens_per_microbatch")
     size = int(update.values["micro_batch_size"])
-    counted = size * length
-    if flag(reading, "trainer.remove_microbatch_padding", default=True) and size > 1:
-        mean = int(values["input_tokens"]) + int(values["output_cap"]) // OF_MEAN
-        counted = size * mean
-        found.notes.append(
-            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
-        )
-    values["micro_batch_tokens"] = max(budget or counted, length)
+    if budget:
+        values["micro_batch_tokens"] = max(budget, length)
+    else:
+        packs = flag(reading, "trainer.remove_microbatch_padding", default=True)
+        put_sequences(found, size, length, packs)
     values["offload_train"] = values["offload_rollout"] = True
     _put_placement(reading, update, found)
 
@@ -152,8 +136,10 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     if flag(reading, f"{_PLACED}colocate_all", default=True):
         placement = Placement.COLOCATED
     elif flag(reading, "trainer.fully_async.enabled") or any("fully_async" in w for w in words):
-        placement, values["partial_rollout"] = Placement.ASYNC, True
-        values["staleness"] = number(reading, "trainer.fully_async.max_staleness_steps") or _STALE
+        placement = Placement.ASYNC
+        told_steps = reading.number("trainer.fully_async.max_staleness_steps")
+        values["staleness"] = _STALE if told_steps is None else told_steps
+        values["partial_rollout"] = values["staleness"] > 0
     elif any("async" in word for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
     engines = number(reading, f"{_ENGINE}num_engines", "generator.num_inference_engines") or 1
@@ -163,7 +149,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 TARGET = reader_of_steps(
-    Target.of("skyrl", answers=answers),
+    Target.of("skyrl", answers=read_update("skyrl", _tell, _MODELS, _SECTIONS)),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,

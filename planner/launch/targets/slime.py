@@ -10,13 +10,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
 from planner.documents.shell.text import stated
 from planner.launch.option_table import OptionTable
 from planner.launch.target import Target
 from planner.launch.targets.megatron_read import read_megatron
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.trained import of_sections, put_objective, put_token_budget
+from planner.launch.targets.rl_steps import (
+    put_lengths,
+    put_redrawn,
+    put_split,
+    reader_of_steps,
+)
+from planner.launch.targets.trained import (
+    of_sections,
+    put_objective,
+    put_token_budget,
+    tell_updates,
+)
 from planner.launch.understood import Answers, Gathered, Reading, World, number, with_words, worded
 from planner.specs.quantization import checkpoint_of
 
@@ -72,10 +81,8 @@ def _on_rollouts(reading: Reading, found: Gathered) -> None:
     if batch is None and generated:
         batch = max(generated // times, 1)
     found.need("global_batch_size", batch)
-    if batch and generated and generated > batch and generated % batch == 0:
-        found.notes.append(
-            f"A step of slime is {generated // batch} such updates, after one generation."
-        )
+    if batch:
+        tell_updates(found, "slime", generated, batch)
     if length and batch and (budget := _budget(reading, found)):
         sizes = (int(values.get(f"{name}_parallel", 1)) for name in ("tensor", "pipeline"))
         ranks = int(values.get("context_parallel", 1))
@@ -84,9 +91,8 @@ def _on_rollouts(reading: Reading, found: Gathered) -> None:
         copies = max(int(values["num_gpus"]) // ranks, 1)
         put_token_budget(found, budget, None if batch % copies else batch // copies)
     penalty = reading.amount("--kl-coef") or 0.0
-    put_objective(found, reading.has("--use-kl-loss") or penalty > 0)
-    if reading.text("--advantage-estimator") == "ppo":
-        found.notes.append("It also trains a critic (ppo), which is not predicted.")
+    has_critic = reading.text("--advantage-estimator") == "ppo"
+    put_objective(found, reading.has("--use-kl-loss") or penalty > 0, has_critic=has_critic)
 
 
 _TIMES = "--num-steps-per-rollout"
@@ -129,8 +135,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     values["framework"] = "slime"
     values["old_logprob"] = not reading.has("--use-rollout-logprobs")
     if reading.has("--dynamic-sampling-filter-path"):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     length = update.values.get("sequence_length")
     if length is None:
         found.ask("output_cap")

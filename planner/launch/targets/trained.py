@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
-from planner.base.training_names import TrainingObjective
+from planner.base.enums import AdapterTargets
+from planner.base.training_names import TrainingObjective, targets_named, targets_of
 from planner.documents.shell.text import Given
 from planner.launch.imported import SPLITS
 from planner.launch.option_table import VALUE, OptionTable, Role, Words, is_among, tool_named
 from planner.launch.target import Target, gathered
 from planner.launch.understood import (
+    NOTHING,
     Answers,
     Found,
     Gathered,
@@ -72,6 +75,37 @@ def read_alone(
     return Target.of(name, answers=answers, **hooks)
 
 
+def read_update(
+    name: str,
+    tell: Callable[[Reading, Gathered], None],
+    models: Sequence[str],
+    sections: tuple[str, ...],
+    whole: Callable[[Found], Found] = worded,
+) -> Callable[[Reading], Answers]:
+    """What reads the update of a program that trains on generated answers.
+
+    Parameters
+    ----------
+    name : of the target and of its table
+    tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
+    models : options of which the first that says something names the model
+    sections : how options begin that change no prediction of the update
+    whole : a command or document with all that it names
+    """
+    table, title = OptionTable.load(name), tool_named(name)["title"]
+
+    def answers(reading: Reading) -> Answers:
+        reading = replace(reading, found=whole(reading.found))
+        told = gathered(reading, title)
+        put_plain(told)
+        told.need("model", next(filter(None, map(reading.text, models)), None))
+        tell(reading, told)
+        ignored = of_sections(reading, sections)
+        return told.made(used=table.used, ignored=ignored - table.used)
+
+    return answers
+
+
 def ranks_of(
     reading: Reading, found: Gathered, total: int | None = None, **sizes: int
 ) -> int | None:
@@ -120,11 +154,18 @@ def put_plain(found: Gathered, precision: str = "bf16") -> None:
     found.put("adapter", "none")
 
 
-def put_lora(found: Gathered, rank: int) -> None:
-    """Low-rank adapters of every matrix of a layer."""
+def put_lora(reading: Reading, found: Gathered, rank: int, *options: str) -> None:
+    """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
     found.put("adapter", "lora")
     found.put("lora_rank", rank)
-    found.put("lora_targets", "all_linear")
+    given = (reading.found.options[name].texts for name in options if reading.has(name))
+    named = ",".join(_MODULE.findall(" ".join(filter(None, next(given, ())))))
+    is_all = named.lower() in NOTHING or targets_named(named) == AdapterTargets.ALL_LINEAR
+    known = named if targets_named(named) in [*AdapterTargets] else str(targets_of([named]))
+    found.put("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else known)
+
+
+_MODULE = re.compile(r"[\w.*-]+")
 
 
 def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:
@@ -150,12 +191,21 @@ def require_ranks(reading: Reading, found: Gathered, num_gpus: int) -> int:
     return prod(sizes.values())
 
 
-def put_objective(found: Gathered, has_reference: bool) -> None:
+def put_objective(found: Gathered, has_reference: bool, has_critic: bool = False) -> None:
     """The passes beside the update: a reference model's too, or the policy's alone."""
+    if has_critic:
+        found.notes.append("It also trains a critic, which is not predicted.")
     objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
     found.values["training_objective"] = str(objective)
     if not has_reference:
         found.notes.append("No divergence from a reference model is in it: it has none, as DAPO.")
+
+
+def tell_updates(found: Gathered, program: str, generated: int | None, batch: int) -> None:
+    """Say that a step trains what it generated in several updates of a batch, if it does."""
+    if generated and generated > batch and generated % batch == 0:
+        times = generated // batch
+        found.notes.append(f"A step of {program} is {times} such updates, after one generation.")
 
 
 def put_token_budget(found: Gathered, tokens: int, share: int | None) -> None:

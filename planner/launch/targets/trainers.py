@@ -23,7 +23,12 @@ from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Job, Target, changes_nothing
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.rl_steps import (
+    put_lengths,
+    put_redrawn,
+    put_split,
+    reader_of_steps,
+)
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
     gather,
@@ -401,8 +406,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     if is_swift:
         found.notes.append("ms-swift has no profile: predicted as TRL, whose trainer it extends.")
     if flag(reading, "--dynamic_sample"):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     elif any("rloo" in word for word in words):
         values["algorithm"] = str(Algorithm.RLOO)
     _put_answers(reading, update, found)

@@ -19,34 +19,38 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
-from planner.launch.option_table import OptionTable, Quantities, Remark, Setting, Settings, Words
+from planner.launch.option_table import Quantities, Remark, Setting, Settings, Words
 from planner.launch.target import (
     Argument,
     Draft,
     Job,
     Target,
-    gathered,
     override,
 )
 from planner.launch.targets.rl_steps import (
     MODEL,
+    OF_FSDP,
     OUTPUT,
     is_apart,
     per_rank,
+    put_as_verl,
+    put_redrawn,
+    put_sequences,
     put_split,
     reader_of_steps,
     step_draft,
     step_words,
+    words_of_fsdp,
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
-    put_plain,
     put_token_budget,
+    read_update,
     require_ranks,
+    tell_updates,
 )
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import (
@@ -58,7 +62,6 @@ from planner.launch.understood import (
     is_hidden,
     number,
     told,
-    with_words,
     worded,
 )
 
@@ -80,20 +83,32 @@ _SECTIONS = (
     *(f"{_ACTOR}kl_", f"{_ACTOR}entropy_", f"{_ACTOR}loss_", f"{_ACTOR}grad_clip"),
     *(f"{_ACTOR}policy_loss.", f"{_ACTOR}checkpoint.", f"{_ACTOR}profiler.", _OVERRIDES, _MEGATRON),
     *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
+    *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
 )
+_TOLD = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
+"""What others that extend its trainer are told, too."""
+_MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
 _HOST = (
     "param_offload and optimizer_offload move weights and states to the host between the phases of "
     "a step: in the update, which is predicted, they are on the GPU."
 )
 
 
+_ADAPTED = ("lora.target_modules", "target_modules")
+
+
 def starts(words: Sequence[str]) -> bool:
-    """Whether a command starts verl's training on rollouts.
+    """Whether a command starts verl's training on rollouts, or another that is told as it is.
 
     >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
+    >>> starts(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
+    True
     """
-    return any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3])
+    if any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+        return True
+    is_script = any(word.endswith(".sh") for word in words[:3])
+    return not is_script and any(word.lstrip("+").startswith(_TOLD) for word in words)
 
 
 def is_of(values: Mapping[str, object]) -> bool:
@@ -101,22 +116,14 @@ def is_of(values: Mapping[str, object]) -> bool:
     return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
 
 
-def answers(reading: Reading) -> Answers:
-    """What the update of the policy is; see the module.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
-    """
-    reading = with_words(reading)
-    found = gathered(reading, "verl")
-    put_plain(found)
+def _tell(reading: Reading, found: Gathered) -> None:
+    """What the update of the policy is; see the module."""
+    _tell_program(reading, found)
     if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
-        return _supervised(reading, found)
-    found.need("model", reading.text(f"{_MODEL}path") or None)
+        _supervised(reading, found)
+        return
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
     strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
     is_megatron = "megatron" in strategy or (
         not strategy and any(name.startswith(_MEGATRON) for name in reading.found.options)
@@ -125,18 +132,23 @@ def answers(reading: Reading) -> Answers:
     length = _length(reading, found)
     _batch(reading, found, length)
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
-    put_objective(found, has_reference or flag(reading, "algorithm.use_kl_in_reward"))
-    if (told(reading, "algorithm.adv_estimator") or "gae") == "gae":
-        found.notes.append("adv_estimator gae also trains a critic, which is not predicted.")
+    has_critic = (told(reading, "algorithm.adv_estimator") or "gae") == "gae"
+    has_reference = has_reference or flag(reading, "algorithm.use_kl_in_reward")
+    put_objective(found, has_reference, has_critic=has_critic)
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
         found.notes.append(_HOST)
-    return found.made(
-        used=TARGET.table.used, ignored=of_sections(reading, _SECTIONS) - TARGET.table.used
-    )
+
+
+def _tell_program(reading: Reading, found: Gathered) -> None:
+    """Say that a program is read as verl's own."""
+    words = [text for one in reading.found.positional for text in one.texts if text]
+    if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
+        found.notes.append(
+            f"{words[0]} is read as verl.trainer.main_ppo: what it does otherwise is not predicted."
+        )
 
 
 _OF_SFT = {
-    "model": ("model.partial_pretrain", "model.path"),
     "rank": ("model.lora_rank", "model.lora.rank"),
     "ulysses": ("ulysses_sequence_parallel_size", "engine.ulysses_sequence_parallel_size"),
     "length": ("data.max_length",),
@@ -144,22 +156,19 @@ _OF_SFT = {
     "micro": ("data.micro_batch_size_per_gpu", "data.micro_batch_size"),
     "repeats": ("model.enable_gradient_checkpointing",),
     "offload": ("model.fsdp_config.cpu_offload", "engine.offload_policy"),
-    "packs": ("use_remove_padding", "model.use_remove_padding"),
 }
-_SFT_SECTIONS = ("data.", "model.", "optim.", "trainer.", "engine.", "engine=", "checkpoint.")
 _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
-def _supervised(reading: Reading, found: Gathered) -> Answers:
+def _supervised(reading: Reading, found: Gathered) -> None:
     """Fine-tuning on given answers, by FSDP."""
     values = found.values
     if (engine := told(reading, "engine", "model.strategy")) and not engine.startswith("fsdp"):
         raise LaunchError(
             f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
         )
-    found.need("model", next(filter(None, map(reading.text, _OF_SFT["model"])), None))
     if rank := number(reading, *_OF_SFT["rank"]):
-        put_lora(found, rank)
+        put_lora(reading, found, rank, *(f"model.{name}" for name in _ADAPTED))
     values["training_objective"] = "sft"
     _shard(reading, found, _OF_SFT)
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
@@ -175,8 +184,6 @@ def _supervised(reading: Reading, found: Gathered) -> Answers:
     if epochs := number(reading, "trainer.total_epochs"):
         values["epochs"] = epochs
     found.notes.append(UNPACKED.format(option="data.max_length"))
-    known = frozenset(name for several in _OF_SFT.values() for name in several)
-    return found.made(used=known, ignored=of_sections(reading, _SFT_SECTIONS) - known)
 
 
 _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
@@ -275,9 +282,7 @@ def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
     share = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
     generated = number(reading, "data.train_batch_size")
-    if generated and generated % (prompts or _MINI) == 0 and generated > (prompts or _MINI):
-        times = generated // (prompts or _MINI)
-        found.notes.append(f"A step of verl is {times} such updates, after one generation.")
+    tell_updates(found, "verl", generated, prompts or _MINI)
     if steps and generated and length:
         values["total_tokens"] = steps * generated * (answers_each or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
@@ -306,22 +311,22 @@ _GENERATED, _PROMPTS = "data.train_batch_size", 1024
 _ROLLOUT = "actor_rollout_ref.rollout."
 _ASYNC = "async_training."
 _V1 = "trainer.v1."
-_SAMPLER = f"{_V1}sampler.max_off_policy_threshold"
-_VERSIONS = 8
-"""``max_off_policy_threshold`` where nobody sets it."""
-_STALE, _SYNC_STEPS = 0.1, 4
-"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers."""
+_AHEAD, _VERSIONS = 1, 8
+"""``num_warmup_batches``, by which prompts run ahead of what trains, and
+``max_off_policy_threshold``, above which answers are dropped, where nobody sets them."""
+_STALE, _SYNC_STEPS, _CONCURRENT = 0.1, 4, 16
+"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers,
+prompts of each engine at once."""
 
 
 def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: who runs where, and passes beside the update."""
     values = found.values
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    values["framework"] = "verl Megatron" if is_megatron else "verl"
+    _tell_program(reading, found)
+    is_megatron = put_as_verl(update, found)
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
-        values["algorithm"] = str(Algorithm.DAPO)
-        found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+        put_redrawn(found)
     part = _MEGATRON if is_megatron else _FSDP
     moved = [flag(reading, f"{part}{name}") for name in _MOVED[:2]]
     values["offload_train"] = all(moved)
@@ -337,14 +342,15 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 
 
 def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None:
-    """Tokens of a micro-batch: a budget, or sequences of full length."""
+    """Tokens of a micro-batch: a budget, or sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
         found.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
-    sizes = [update.values.get(name) for name in ("micro_batch_size", "sequence_length")]
-    if None not in sizes:
-        found.values["micro_batch_tokens"] = int(str(sizes[0])) * int(str(sizes[1]))
+    size, length = (update.values.get(n) for n in ("micro_batch_size", "sequence_length"))
+    if size is not None and length is not None:
+        packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
+        put_sequences(found, int(str(size)), int(str(length)), is_packed=packs)
 
 
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
@@ -361,8 +367,9 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         _put_streamed(reading, found)
     elif mode.endswith("_async"):
         placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
-        values["staleness"] = number(reading, _SAMPLER) or _VERSIONS
-        values["partial_rollout"] = True
+        ahead = reading.number(f"{_V1}{mode}.num_warmup_batches")
+        values["staleness"] = _AHEAD if ahead is None else ahead
+        values["partial_rollout"] = values["staleness"] > 0
     elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
         placement = Placement.SEPARATE
     sections = ("rollout.", _ROLLOUT)
@@ -384,13 +391,20 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     batches = number(reading, f"{_ASYNC}require_batches") or 1
     times = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
     values["prompts_per_step"] = mini * batches * times
-    values["global_batch_size"] = int(values["global_batch_size"]) * batches
+    if "global_batch_size" in values:
+        values["global_batch_size"] = int(values["global_batch_size"]) * batches
     found.defaults.pop("prompts_per_step", None)
     found.asked = [name for name in found.asked if name != "prompts_per_step"]
     share = reading.amount(f"{_ASYNC}staleness_threshold")
     values["staleness"] = ceil(_STALE if share is None else share)
     partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
     values["partial_rollout"] = partial and values["staleness"] > 0
+    prompts = number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _CONCURRENT
+    places = prompts * int(values.get("samples_per_prompt", 0))
+    if 0 < places < int(values.get("max_num_seqs", 0)):
+        values["max_num_seqs"] = places
+        found.defaults.pop("max_num_seqs", None)
+        found.notes.append(f"Each engine has {prompts} prompts at once: {places:,} answers.")
     values["old_logprob"] = not flag(
         reading,
         "algorithm.rollout_correction.bypass_mode",
@@ -400,8 +414,6 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     )
 
 
-_OF_FSDP = " of FSDP"
-"""How rows are called of what FSDP is told in words of its own."""
 _APART = "verl.experimental"
 _PLACED = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
@@ -409,8 +421,6 @@ _PLACED = {
     Placement.ASYNC.word: (f"{_APART}.fully_async_policy.fully_async_main", "fully_async_ppo"),
 }
 """Programs of verl 0.9, each with how its configurations begin, by placement."""
-_AT_ONCE = 256
-"""Its ``max_num_seqs`` where nobody sets it."""
 
 
 def _program(job: Job) -> tuple[str, str]:
@@ -449,7 +459,7 @@ def _quantities(job: Job) -> Quantities:
             f"{batch} answers are no multiple of: nearest: --global-batch-size {near}."
         )
     is_megatron = job.profile.name == "verl Megatron"
-    budget = per_rank(job, int(str(words["token_budget"])))
+    budget = per_rank(words["token_budget"], job["context_parallel"])
     steps = int(job["prompts_per_step"])
     streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
     words |= {
@@ -459,7 +469,7 @@ def _quantities(job: Job) -> Quantities:
         "mini_batch": batch // each,
         "filters": job["algorithm"] == Algorithm.DAPO,
         "bypass": not job["old_logprob"],
-        "max_num_seqs": job["max_num_seqs"] or _AT_ONCE,
+        "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
         "token_budget": budget,
         "critic_path": job.hub_name if is_ppo else None,
         "critic_budget": budget if is_ppo else None,
@@ -473,6 +483,7 @@ def _quantities(job: Job) -> Quantities:
             "hybrid": "False",
             "stream_prompts": 1,
             "updates": steps * each // batch,
+            "prompts_at_once": -(-int(str(words["max_num_seqs"])) // each),
             "partial_rollout": _flag(job["partial_rollout"]),
             "total_prompts": steps * int(job["max_steps"]),
         }
@@ -483,7 +494,9 @@ def _colocated(job: Job) -> Words:
     """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
-    return {"trainer_mode": "colocate_async", "most_versions": job["staleness"]}
+    ahead = int(job["staleness"])
+    most = _VERSIONS - _AHEAD + ahead
+    return {"trainer_mode": "colocate_async", "batches_ahead": ahead, "most_versions": most}
 
 
 def _flag(value: object) -> str:
@@ -518,12 +531,11 @@ def _by_megatron(job: Job, words: Words) -> Words:
 
 def _by_fsdp(job: Job, words: Words) -> Words:
     """The words of FSDP, and none of Megatron-Core's."""
-    table = OptionTable.load("verl-step")
-    own = {name: name.removesuffix(_OF_FSDP) for name in table.parameters if _OF_FSDP in name}
-    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(_MEGATRON)}
-    found |= dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
+    found = words_of_fsdp(job, "verl", _MEGATRON)
+    if int(job["context_parallel"]) == 1:
+        found[f"cp_comm_type{OF_FSDP}"] = None
     away = None if "offload_train" in words else _flag(job["offload_train"])
-    return found | {f"offload_train{_OF_FSDP}": away, "packed by FSDP": True}
+    return found | {f"offload_train{OF_FSDP}": away, "packed by FSDP": True}
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
@@ -545,8 +557,6 @@ def _draft(job: Job, settings: Settings) -> Draft:
     some = STEPS * int(job["prompts_per_step"])
     more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
     left = (*([_FOLDER] if is_apart(job) else []), *_LEFT)
-    if job["max_num_seqs"] is None:
-        left = (*left, _SEQUENCES)
     return step_draft(job, "verl", arguments, more, left=left)
 
 
@@ -576,12 +586,6 @@ _FOLDER = Remark(
     value="",
     note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
 )
-_SEQUENCES = Remark(
-    parameter="max_num_seqs",
-    value="",
-    note=f"verl's own {_AT_ONCE} answers at once are written; predicted are as many as an engine "
-    f"has room for: --max-num-seqs {_AT_ONCE} plans with them",
-)
 _LEFT = (
     Remark(
         parameter="learning rate",
@@ -597,7 +601,12 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("verl", answers=answers, starts=starts, is_of=is_of),
+    Target.of(
+        "verl",
+        answers=read_update("verl", _tell, _MODELS, _SECTIONS),
+        starts=starts,
+        is_of=is_of,
+    ),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
     whole=worded,

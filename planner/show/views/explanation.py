@@ -122,7 +122,7 @@ def _step_blocks(
         yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
     for part in shown:
         if part.part.done and part.of_roofline >= _BEYOND:
-            yield said(_beyond_line(part, software))
+            yield said(_beyond_line(part, step.software or software))
     if is_full:
         yield Title(text="How these times are computed")
         for part in step.parts:

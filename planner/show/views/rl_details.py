@@ -22,7 +22,7 @@ from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 
 TOLD_APART = (
-    "Async over colocated per GPU is predicted to 13 % of published pairs, by a rule of thumb to "
+    "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
     "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
     "closer ones are not told apart."
 )

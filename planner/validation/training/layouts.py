@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -286,9 +287,9 @@ def layouts(context: Open) -> list[Layout]:
         for precision in precisions(run, context.gpu)
     ]
     found = [
-        replace(parallel, **batches, **formats)
+        batched(**formats)
         for parallel in _parallel(context)
-        for batches in _batches(context, parallel)
+        for batched in _batches(context, parallel)
         for formats in possible
     ]
     if not found:
@@ -420,8 +421,8 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
         )
 
 
-def _batches(context: Open, layout: Layout) -> Iterator[dict[str, Any]]:
-    """Each plausible micro-batch and number of chunks of a layout, in the words of ``Layout``."""
+def _batches(context: Open, layout: Layout) -> Iterator[Callable[..., Layout]]:
+    """The layout with each plausible micro-batch and number of chunks, and what else is given."""
     given = context.run.number("global_batch_size")
     micro = context.run.count("micro_batch_size")
     per_rank = None if given is None else given / layout.data_parallel
@@ -438,11 +439,13 @@ def _batches(context: Open, layout: Layout) -> Iterator[dict[str, Any]]:
         if batch < layout.data_parallel * size:
             continue
         for chunks in _virtual(context, layout, batch / (layout.data_parallel * size)):
-            yield {
-                "micro_batch_size": size,
-                "global_batch_size": batch,
-                "virtual_pipeline": chunks,
-            }
+            yield partial(
+                replace,
+                layout,
+                micro_batch_size=size,
+                global_batch_size=batch,
+                virtual_pipeline=chunks,
+            )
 
 
 def _virtual(context: Open, layout: Layout, micro_batches: float) -> list[int]:

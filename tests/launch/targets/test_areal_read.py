@@ -62,6 +62,11 @@ def test_a_step_of_areal(tmp_path: Path) -> None:
         ("sglang:d2t2", "vllm:d4", "engine", "vllm"),
         ("fsdp:d4p1t1", "megatron:d2p2t1", "framework", "verl Megatron"),
         ("gconfig:", "critic: {path: x}\ngconfig:", "critic", "True"),
+        # 256 prompts x 4 answers in two engines, 100 prompts at once, vLLM's 256, what is told.
+        ("sglang:d2t2", "sglang:d2t2", "max_num_seqs", "512"),
+        ("sglang:d2t2", "sglang:d2t2\n  max_concurrent_rollouts: 100", "max_num_seqs", "200"),
+        ("sglang:d2t2", "vllm:d1", "max_num_seqs", "256"),
+        ("sglang: {", "sglang: {max_running_requests: 64, ", "max_num_seqs", "64"),
         ("max_tokens_per_mb: 10240", "max_tokens_per_mb: 1024", "micro_batch_tokens", "2560"),
     ],
 )

@@ -20,7 +20,7 @@ from planner.launch.targets import target_of
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-bridge")
-SOME = settings(max_examples=examples(50, 10), suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=examples(50, 6), suppress_health_check=list(HealthCheck))
 
 
 def job(model: str, num_gpus: int, framework: str = "megatron-bridge", **more: Any) -> Job:

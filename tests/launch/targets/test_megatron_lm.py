@@ -20,7 +20,7 @@ from planner.launch.targets.megatron_shape import expert_layers, layout_of, stag
 from planner.launch.understood import Answers, Found, World
 
 TARGET = target_of("megatron-lm")
-SOME = settings(max_examples=examples(60, 12), suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=examples(60, 8), suppress_health_check=list(HealthCheck))
 
 
 def job(model: str, num_gpus: int, **more: Any) -> Job:

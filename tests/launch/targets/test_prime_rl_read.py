@@ -69,6 +69,12 @@ def test_a_step_of_prime_rl(tmp_path: Path) -> None:
         ("[inference.vllm]\ntensor_parallel_size", "[inference.parallel]\ntp",
          "rollout_tensor_parallel", "2"),
         ("group_size = 8", "group_size = 8\nmax_off_policy_steps = 2", "staleness", "2"),
+        ("max_steps = 100", "max_steps = 100\nmax_async_level = 0", "partial_rollout", "False"),
+        # 1,024 answers at once in three engines of two GPUs; 200; more than one of them runs.
+        ("group_size = 8", "group_size = 8", "max_num_seqs", "342"),
+        ("group_size = 8", "group_size = 8\nconcurrency = { max_inflight = 200 }",
+         "max_num_seqs", "67"),
+        ("tensor_parallel_size", "max_num_seqs = 64\ntensor_parallel_size", "max_num_seqs", "64"),
         ("[deployment]", "[weight_broadcast]\ntype = 'nccl'\n\n[deployment]",
          "weight_sync", "nccl"),
         ("num_train_gpus = 2\nnum_infer_gpus = 6",

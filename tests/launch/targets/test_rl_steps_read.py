@@ -67,6 +67,8 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
     words = "data.train_batch_size=$PROMPTS data.max_response_length=$LONGEST"
     found = read(tmp_path, _MAIN + _VERL + words)
     assert {"prompts_per_step", "output_cap"} <= {*found.lacking({})}
+    words = "actor_rollout_ref.rollout.n=$N actor_rollout_ref.rollout.max_num_seqs=$PLACES"
+    assert "samples_per_prompt" in read(tmp_path, f"{_STREAMED}{_VERL}{words}").lacking({})
 
 
 @each(
@@ -77,6 +79,8 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("algorithm.filter_groups.enable=True", "algorithm", "dapo"),
         ("algorithm.rollout_correction.bypass_mode=True", "old_logprob", "False"),
         ("actor_rollout_ref.rollout.name=sglang", "engine", "sglang"),
+        ("actor_rollout_ref.model.use_fused_kernels=True", "loss_kernel", "linear"),
+        ("actor_rollout_ref.model.use_fused_kernels=False", "loss_kernel", "auto"),
         ("actor_rollout_ref.rollout.free_cache_engine=False", "offload_rollout", "false"),
         ("actor_rollout_ref.actor.fsdp_config.param_offload=True", "offload_train", "False"),
         (
@@ -88,12 +92,19 @@ def test_counts_that_text_does_not_tell_are_asked_for(tmp_path: Path) -> None:
         ("actor_rollout_ref.actor.strategy=megatron", "framework", "verl Megatron"),
         # Ranks that share a sequence share the budget: 16,384 tokens on each of two.
         ("actor_rollout_ref.actor.ulysses_sequence_parallel_size=2", "micro_batch_tokens", "32768"),
-        # Two sequences of 1,024 + 8,192 tokens.
+        # Two sequences of 1,024 + 8,192 tokens; four of 1,024 + a quarter of 8,192.
         (
             "actor_rollout_ref.actor.use_dynamic_bsz=False "
+            "actor_rollout_ref.model.use_remove_padding=False "
             "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2",
             "micro_batch_tokens",
             "18432",
+        ),
+        (
+            "actor_rollout_ref.actor.use_dynamic_bsz=False "
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4",
+            "micro_batch_tokens",
+            "12288",
         ),
     ],
 )
@@ -108,10 +119,16 @@ def test_words_of_verl(tmp_path: Path, words: str, name: str, value: str) -> Non
          ["separate", "16", "20", "None", "None"]),
         ("python3 -m recipe.one_step_off_policy.async_main_ppo ", "rollout.nnodes=1",
          ["one_step_off", "16", "24", "1", "None"]),
-        (_MAIN, "trainer.v1.trainer_mode=colocate_async",
-         ["colocated", "None", "16", "8", "True"]),
+        # Batches that are generated ahead are how old weights are; the threshold drops answers.
+        (_MAIN, "trainer.v1.trainer_mode=colocate_async "
+         "trainer.v1.separate_async.num_warmup_batches=3",
+         ["colocated", "None", "16", "1", "True"]),
+        (_MAIN, "trainer.v1.trainer_mode=colocate_async "
+         "trainer.v1.colocate_async.num_warmup_batches=0",
+         ["colocated", "None", "16", "0", "False"]),
         (_MAIN, "trainer.v1.trainer_mode=separate_async actor_rollout_ref.rollout.nnodes=3 "
-         "trainer.v1.sampler.max_off_policy_threshold=2",
+         "trainer.v1.separate_async.num_warmup_batches=2 "
+         "trainer.v1.sampler.max_off_policy_threshold=6",
          ["async", "16", "40", "2", "True"]),
         (_STREAMED, "rollout.nnodes=2 async_training.staleness_threshold=0.5",
          ["async", "16", "32", "1", "True"]),
@@ -132,6 +149,49 @@ def test_a_step_of_verl_that_streams_is_what_it_trains_between_transfers(tmp_pat
     found = read(tmp_path, _STREAMED + _VERL + words)
     assert told(found, "prompts_per_step", "global_batch_size") == ["512", str(2 * 64 * 8)]
     assert told(found, "old_logprob") == ["False"]
+
+
+@each(("words", "places"), [("", "128"), ("concurrent_samples_per_replica=40", "256")])
+def test_prompts_that_verl_streams_at_once_bound_the_places(
+    tmp_path: Path, words: str, places: str
+) -> None:
+    """16 prompts with 8 answers each in an engine; verl's max_num_seqs is 256."""
+    found = read(tmp_path, f"{_STREAMED}{_VERL}async_training.{words or 'require_batches=1'}")
+    assert told(found, "max_num_seqs") == [places]
+
+
+@pytest.mark.parametrize(
+    ("words", "exchange"),
+    [
+        (_MAIN + _VERL + "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2", "a2a"),
+        (
+            "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
+            "--train.colocate_all --zero_stage 3 --ring_attn_size 2 "
+            "--vllm_gpu_memory_utilization 0.5 --advantage_estimator group_norm "
+            "--gradient_checkpointing",
+            "p2p",
+        ),
+    ],
+)
+def test_ranks_that_share_sequences_are_predicted(
+    tmp_path: Path, words: str, exchange: str
+) -> None:
+    """verl's trade tokens for heads, OpenRLHF's send keys round a ring."""
+    file = tmp_path / "run.sh"
+    file.write_text(words)
+    request = (
+        LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
+    )
+    _, found, _ = judged(request)
+    assert not found.rejected_by
+    assert full_row(found)["cp_comm_type"] == exchange
+    assert full_row(found)["context_parallel"] == 2
+
+
+def test_a_program_that_is_told_as_verl_is_read_so_and_named(tmp_path: Path) -> None:
+    found = read(tmp_path, "python3 -m recipe.partial_rollout.start " + _VERL)
+    assert told(found, "prompts_per_step", "framework") == ["512", "verl"]
+    assert "recipe.partial_rollout.start is read as verl" in " ".join(found.notes)
 
 
 def test_a_step_is_predicted_and_answers_beside_the_file_count(tmp_path: Path) -> None:
@@ -169,6 +229,39 @@ _ADAPTED = ("adapter", "lora_rank", "lora_targets", "adapter_sync")
 def test_adapters_of_verl(tmp_path: Path, words: str, sync: str) -> None:
     found = read(tmp_path, f"{_MAIN}{_VERL}actor_rollout_ref.model.{words}")
     assert told(found, *_ADAPTED) == ["lora", "32", "all_linear", sync]
+
+
+@each(
+    ("given", "targets"),
+    [
+        ("all-linear", "all_linear"),
+        ("null", "all_linear"),
+        ("[q_proj,v_proj]", "q_proj,v_proj"),
+        ('\'["k_proj","o_proj"]\'', "k_proj,o_proj"),
+        ("[linear_qkv,linear_proj,linear_fc1,linear_fc2]", "all_linear"),
+        ("[*.layers.0.*.linear_qkv,x_proj]", "attention"),
+    ],
+)
+def test_modules_that_get_adapters(tmp_path: Path, given: str, targets: str) -> None:
+    """Names that are all known stay, others are the nearest set."""
+    words = f"lora_rank=8 actor_rollout_ref.model.target_modules={given}"
+    found = read(tmp_path, f"{_MAIN}{_VERL}actor_rollout_ref.model.{words}")
+    assert told(found, "lora_targets") == [targets]
+
+
+@each(
+    ("words", "targets"),
+    [
+        ("target_modules: [q_proj]", "all_linear"),
+        ("match_all_linear: false, target_modules: [q_proj]", "q_proj"),
+    ],
+)
+def test_modules_of_nemo_rl_are_read_where_not_all_match(
+    tmp_path: Path, words: str, targets: str
+) -> None:
+    trainer = f"dtensor_cfg: {{enabled: true, lora_cfg: {{enabled: true, {words}}}}}"
+    text = _NEMO.replace("megatron_cfg: {enabled: true}", trainer)
+    assert told(read(tmp_path, text, "a.yaml"), "lora_targets") == [targets]
 
 
 def test_a_step_of_verl_without_adapters_says_nothing_of_them(tmp_path: Path) -> None:
@@ -254,6 +347,13 @@ def test_words_of_nemo_rl(
         ("async_grpo: {enabled: true}", ["async", "24", "32", "1", "False"]),
         ("async_grpo: {enabled: true, max_trajectory_age_steps: 3, in_flight_weight_updates: true}",
          ["async", "24", "32", "3", "True"]),
+        ("}\nppo: {async_ppo: {enabled: true, max_trajectory_age_steps: 2}",
+         ["async", "24", "32", "2", "False"]),
+        ("}\nasync_rl: {sampler: {name: windowed, max_staleness_versions: 4, "
+         "max_lookahead_versions: 1}",
+         ["async", "24", "32", "4", "True"]),
+        ("}\nasync_rl: {sampler: {name: in_order, max_lookahead_versions: 0}",
+         ["separate", "24", "32", "None", "None"]),
     ],
 )  # fmt: skip
 def test_placements_of_nemo_rl(tmp_path: Path, grpo: str, split: list[str]) -> None:
@@ -273,6 +373,26 @@ def test_a_step_of_nemo_rl_begins_from_the_file_that_it_names(tmp_path: Path) ->
     found = read(tmp_path, over, "a.yaml")
     names = ("prompts_per_step", "samples_per_prompt", "micro_batch_tokens", "num_gpus")
     assert told(found, *names) == ["48", "16", "3072", "32"]
+
+
+def test_a_section_of_nemo_rl_that_is_null_leaves_nothing_of_the_one_before(tmp_path: Path) -> None:
+    """The single controller's recipes take async_grpo away so."""
+    apart = "colocated: {enabled: false, resources: {num_nodes: 1}}"
+    (tmp_path / "base.yaml").write_text(_nemo(apart, "async_grpo: {enabled: true}"))
+    found = read(tmp_path, "defaults: base.yaml\ngrpo: {async_grpo: null}\n", "a.yaml")
+    assert told(found, "placement", "staleness") == ["separate", "None"]
+
+
+@each(
+    ("words", "framework"),
+    [
+        ("megatron_cfg: {enabled: true}", "NeMo-RL"),
+        ("dtensor_cfg: {enabled: true}", "NeMo-RL DTensor"),
+    ],
+)
+def test_the_trainer_of_nemo_rl(tmp_path: Path, words: str, framework: str) -> None:
+    text = _NEMO.replace("megatron_cfg: {enabled: true}", words)
+    assert told(read(tmp_path, text, "a.yaml"), "framework") == [framework]
 
 
 _OPEN = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct "
@@ -306,6 +426,19 @@ def test_a_step_of_openrlhf_in_older_and_newer_words(tmp_path: Path, words: str)
     assert told(found, "algorithm", "reference_model", "critic") == ["grpo", "True", "False"]
     assert told(found, "framework", "placement") == ["OpenRLHF", "colocated"]
     assert not found.of(Status.UNKNOWN)
+
+
+@each(
+    ("words", "tokens"),
+    [
+        ("--ring_attn_size 2 --ds_tensor_parallel_size 2", "32768"),
+        ("--generate_max_len 20000", "21024"),
+    ],
+)
+def test_tokens_of_a_micro_batch_of_openrlhf(tmp_path: Path, words: str, tokens: str) -> None:
+    """8,192 on each of four ranks that share sequences; a sequence of 1,024 + 20,000 is alone."""
+    budget = "--use_dynamic_batch --train_max_tokens_per_gpu 8192"
+    assert told(read(tmp_path, f"{_OPEN}{budget} {words}"), "micro_batch_tokens") == [tokens]
 
 
 def test_what_openrlhf_has_where_a_file_is_silent(tmp_path: Path) -> None:

@@ -18,7 +18,13 @@ from planner.launch.target import Job
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 
-TARGETS = {"verl": "verl", "verl-megatron": "verl", "nemo-rl": "nemo-rl", "openrlhf": "openrlhf"}
+TARGETS = {
+    "verl": "verl",
+    "verl-megatron": "verl",
+    "openrlhf": "openrlhf",
+    "nemo-rl": "nemo-rl",
+    "nemo-rl-dtensor": "nemo-rl",
+}
 STEP = {
     "workload": "rl", "model": "qwen3-8b", "gpu": "h100-sxm", "num_gpus": 16,
     "prompts_per_step": 64, "samples_per_prompt": 8, "input_tokens": 500, "output_tokens": 1000,
@@ -38,7 +44,7 @@ def plan(framework: str, settings: dict[str, Any] | None = None, **asked: Any) -
 def plans(draw: st.DrawFn, framework: str) -> Job:
     """Plans that the rules allow, whether they fit or not."""
     several, flag = st.sampled_from, st.booleans()
-    is_split = framework not in ("verl", "openrlhf")
+    is_split = framework in ("verl-megatron", "nemo-rl")
     has_experts = is_split and draw(flag)
     gpus = draw(several((8, 16, 64)))
     placement = draw(several(("colocated", "async", *PLACEMENTS.get(TARGETS[framework], ()))))
@@ -50,7 +56,7 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
         "offload": draw(several(("none", "none", "optimizer"))) if is_split else "none",
     }
     if placement == "colocated":
-        away = framework != "nemo-rl"  # which always gives its memory back
+        away = TARGETS[framework] != "nemo-rl"  # which always gives its memory back
         settings |= {"offload_train": not away or draw(flag), "offload_rollout": not away}
         goes_on = TARGETS[framework] == "verl" and draw(flag)
         settings |= {"staleness": 3 * goes_on, "partial_rollout": goes_on}
@@ -70,7 +76,9 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
             "expert_parallel": draw(several((1, 4))) if has_experts else 1,
         }
     else:
-        settings["zero_stage"] = draw(several((2, 3)))
+        has_stages = framework != "nemo-rl-dtensor"
+        settings["zero_stage"] = draw(several((2, 3))) if has_stages else 3
+        settings["context_parallel"] = draw(several((1, 2))) if has_stages else 1
     asked = {
         "model": "qwen3-30b-a3b" if has_experts else "qwen3-8b",
         "num_gpus": gpus,
@@ -84,6 +92,7 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
         asked["max_num_seqs"] = None
     if TARGETS[framework] == "verl":
         asked |= {"old_logprob": draw(flag), "update_epochs": draw(several((1, 2)))}
+        settings["loss_kernel"] = draw(several(("auto", "linear")))
     job = job_of(settings=settings, **{**STEP, "framework": framework, **asked})
     if job is None:
         reject()
@@ -182,6 +191,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
             {"num_gpus": 24},
             "nearest: --set train_gpus=8",
         ),
+        ("nemo-rl-dtensor", {"context_parallel": 2}, {}, "no sequences of packed answers"),
         ("nemo-rl", {}, {"algorithm": "ppo"}, "grpo, rloo or dapo"),
         ("nemo-rl", {}, {"engine": "sglang"}, "leave --engine out"),
         ("nemo-rl", {}, {"update_epochs": 2}, "update_epochs 2 .it has 1"),

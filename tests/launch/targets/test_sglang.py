@@ -24,7 +24,7 @@ WIDE = {
 }
 
 
-@settings(max_examples=examples(40, 8), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="sglang"))
 def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
     assert lost_between(TARGET, job) == {}

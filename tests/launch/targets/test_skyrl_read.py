@@ -71,6 +71,8 @@ def test_words_of_skyrl(tmp_path: Path, words: str, name: str, value: str) -> No
          ["one_step_off", "4", "8", "1", "None"]),
         (_MAIN, "trainer.fully_async.enabled=true trainer.fully_async.max_staleness_steps=2",
          ["async", "4", "8", "2", "True"]),
+        (_MAIN, "trainer.fully_async.enabled=true trainer.fully_async.max_staleness_steps=0",
+         ["async", "4", "8", "0", "False"]),
     ],
 )  # fmt: skip
 def test_placements_of_skyrl(tmp_path: Path, main: str, words: str, split: list[str]) -> None:

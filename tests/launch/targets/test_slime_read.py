@@ -152,6 +152,22 @@ def test_the_step_is_predicted(tmp_path: Path) -> None:
     assert step > 0
 
 
+def test_states_of_a_single_rank_that_trains_are_whole(tmp_path: Path) -> None:
+    """Two GPUs share each tensor, and a distributed optimizer does nothing."""
+    file = tmp_path / "run.sh"
+    file.write_text(
+        "python3 train.py --hf-checkpoint Qwen/Qwen3-4B --actor-num-nodes 1 "
+        "--actor-num-gpus-per-node 2 --tensor-model-parallel-size 2 --rollout-num-gpus 2 "
+        "--rollout-batch-size 8 --n-samples-per-prompt 8 --rollout-max-response-len 1024 "
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
+    )
+    asked = {"gpu": "h100-sxm-80gb", "num_gpus": "4"}
+    request = LaunchFile(path=file, asked=asked, workload="rl").question().request
+    assert request.settings["zero_stage"] == 0
+    _, found, _ = judged(request)
+    assert "zero_stage" not in str(found.rejected_by)
+
+
 def test_supervised_fine_tuning_stays_a_plan_to_train(tmp_path: Path) -> None:
     found = read(tmp_path, "--colocate --loss-type sft_loss --seq-length 4096")
     assert (found.workload, *told(found, "training_objective")) == ("train", "sft")

@@ -61,7 +61,7 @@ def read_again(draft: Draft) -> Answers:
     return together(answers)
 
 
-@settings(max_examples=examples(40, 8), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="tensorrt-llm"))
 def test_commands_and_files_of_a_plan_tell_it_again(job: Job) -> None:
     draft = TARGET.drafted(job)

@@ -88,6 +88,11 @@ NEMO_RL = {
         reference_model=False,
     ),
     "dapo": steps("nemo-rl", "odd-dense", 8, algorithm="dapo", flat_groups=0.2),
+    # 32 = tensor 2 x data 16.
+    "by dtensor": steps(
+        "nemo-rl-dtensor", "llama-3.1-8b", 32, tensor_parallel=2, sequence_parallel=True,
+        global_batch_size=48, recompute="full", offload="optimizer_weights",
+    ),
 }  # fmt: skip
 
 OPENRLHF = {

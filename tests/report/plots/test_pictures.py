@@ -232,8 +232,7 @@ def test_unknown_prices_leave_the_number_of_gpus(shown: Shown) -> None:
 
 def test_the_load_of_a_day_has_its_cost_over_the_peak(shown: Shown, tmp_path: Path) -> None:
     day = tmp_path / "day.csv"
-    rates = "\n".join(f"{hour},{5 + 5 * (hour > 8)}" for hour in range(24))
-    day.write_text(f"hour,request_rate\n{rates}\n", encoding="utf-8")
+    day.write_text("time,request_rate\n00:00,5\n09:00,10\n", encoding="utf-8")
     sizes = planner.size(
         workload="serve", model="llama-3.1-8b", engine="vllm", gpu=["h100", "h200"], load=day,
         mode="aggregated",
@@ -282,6 +281,7 @@ def _curves(number: int) -> Curves:
     return Curves(title="", x_label="x", y_label="y", curves=curves, best=(10.0, 1.0))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [400, 900])
 def test_of_many_curves_the_best_are_shown(shown: Shown, width: int) -> None:
     figure = shown("cost", "many", [_curves(40)], width=width)
@@ -357,7 +357,7 @@ def test_a_timeline_has_a_row_for_every_stage_and_its_memory(
     shown: Shown, width: int, settings: dict[str, int]
 ) -> None:
     found = planner.estimate(
-        model="llama-65b", num_gpus=2048, global_batch_size=2048, settings=settings
+        model="llama-65b", num_gpus=2048, global_batch_size=1024, settings=settings
     )
     (timeline,) = details_of(found.plan).timelines(found.candidates)
     figure = shown("timeline", "a step", [timeline], width=width)
@@ -400,6 +400,7 @@ def test_the_same_picture_has_the_same_bytes(tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("width", [320, 900])
 def test_curves_of_latency_go_through_the_percentiles(shown: Shown, width: int) -> None:
     found = planner.estimate(**SERVE, request_rate=10.0)
