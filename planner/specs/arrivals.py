@@ -23,7 +23,9 @@ _MOST_HALVINGS = 6
 PLACES, SCALES = np.array([2.0, 4.0, 6.0, 8.0, 10.0]), np.arange(-4.0, 11.0)
 """Powers of 2: of the sequences of a replica, and of the mean gaps of its requests in which an
 answer decodes."""
-_EDGES = np.array([0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99, 1])
+_EDGES = np.array(
+    [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.986, 0.994, 1]
+)
 POINTS, POINT_WEIGHTS = (_EDGES[1:] + _EDGES[:-1]) / 2, np.diff(_EDGES)
 """Shares at which a distribution is looked at, and the weight of each."""
 CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])

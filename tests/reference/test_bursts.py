@@ -191,8 +191,7 @@ def test_replicas_that_take_a_trace_in_turn_meet_fewer_of_its_bursts(
     path = written(tmp_path / "a.csv", times, 1300, 20)
     one = {"tensor_parallel": 1, "pipeline_parallel": 1, **ASKED["settings"]}
     found = compared(path, 0.7, num_gpus=replicas, settings=one)
-    # Long answers meet bursts that follow one another, which are taken as apart.
-    for quantity, most in ((FIRST, 0.15), (LATENCY, 0.25)):
+    for quantity, most in ((FIRST, 0.15), (LATENCY, 0.2)):
         predicted, seen = found.predicted[quantity], found.seen[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=0.05)
         assert predicted[0.99] == pytest.approx(seen[0.99], rel=most)
@@ -221,16 +220,13 @@ def test_a_replica_in_turn_waits_for_less_than_one_of_requests_at_equal_gaps() -
 
 
 def test_random_requests_of_which_each_replica_is_drawn_stay_random() -> None:
-    """In turn they come more evenly."""
     times = times_of(1.0, 800)
-    arrivals = [
+    drawn, in_turn = (
         measured_arrivals(times, np.ones(times.size), np.full(times.size, 20.0), drawn)
         for drawn in (True, False)
-    ]
-    drawn, in_turn = (float(one.paths.bursts_at(4, 0.5)) for one in arrivals)
-    assert drawn == pytest.approx(1, abs=0.15)
-    assert in_turn < 0.4
-    assert arrivals[0] != arrivals[1]
+    )
+    assert float(drawn.paths.bursts_at(4, 0.5)) == pytest.approx(1, abs=0.15)
+    assert drawn != in_turn
 
 
 def test_random_requests_drift_nowhere() -> None:
