@@ -148,14 +148,16 @@ class OpenMesh(Generic[Table]):
         axes = [joined(axis) for axis in self.axes]
         lengths = [_length(axis) for axis in axes]
         steps = steps_of(lengths, max_rows)
+        shapes = [
+            tuple(-1 if one == axis else 1 for one in range(len(lengths)))
+            for axis in range(len(lengths))
+        ]
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
             yield self.kind(
                 **{
-                    name: values[start : start + step].reshape(
-                        [-1 if one == axis else 1 for one in range(len(lengths))]
-                    )
-                    for axis, (start, step) in enumerate(zip(starts, steps, strict=True))
-                    for name, values in axes[axis].items()
+                    name: values[start : start + step].reshape(shape)
+                    for columns, start, step, shape in zip(axes, starts, steps, shapes, strict=True)
+                    for name, values in columns.items()
                 }
             )
 
@@ -194,7 +196,8 @@ def joined(factors: Sequence[Factor]) -> Factor:
     for factor in factors:
         after //= max(_length(factor), 1)
         for name, values in factor.items():
-            found[name] = np.tile(np.repeat(values, after), before)
+            each = values if after == 1 else np.repeat(values, after)
+            found[name] = each if before == 1 else np.tile(each, before)
         before *= _length(factor)
     return found
 

@@ -21,6 +21,7 @@ from planner.estimators.inference.serving import (
     prompt_batch,
     request_overhead,
     tokens_per_step,
+    two_sizes,
 )
 from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.step import step_time
@@ -115,22 +116,20 @@ def prefill_times(
     c = configurations
     new, ranks = new_tokens(setting), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
-    p, nothing = c.pipeline_parallel, np.zeros(())
-    batch = prompt_batch(setting, ranks, new * ranks / rounds, nothing)
-    alone, drafted = (
-        step_time(setting, c, batch, decoding=False),
-        drafted_prompt_time(setting, c, batch),
-    )
+    p = c.pipeline_parallel
     most = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
     full = np.maximum(most, ranks / rounds)
-    batch = prompt_batch(setting, np.maximum(full, ranks), full * new, nothing)
-    queued = step_time(setting, c, batch, decoding=False).cycle(p)
-    queued = queued + drafted_prompt_time(setting, c, batch)
-    service = np.minimum((alone.cycle(p) + drafted) * rounds / ranks, queued / full)
+    prompts = two_sizes(setting, c, ranks, np.maximum(full, ranks))
+    tokens = two_sizes(setting, c, new * ranks / rounds, full * new)
+    batch = prompt_batch(setting, prompts, tokens, np.zeros(()))
+    step = step_time(setting, c, batch, decoding=False)
+    drafted = drafted_prompt_time(setting, c, batch)
+    alone, queued = step.cycle(p) + drafted
+    service = np.minimum(alone * rounds / ranks, queued / full)
     images = encoder_time(setting, c)
     if setting.prefixes is not None:
         images = images + setting.prefixes.cache_load_time
-    return (alone.total + drafted) * rounds + images, (service + images) / p
+    return (step.total + drafted)[0] * rounds + images, (service + images) / p
 
 
 def decode_workers(

@@ -145,19 +145,19 @@ def decode_line(
     c, p = configurations, configurations.pipeline_parallel
     whole = np.maximum(sequences, 1.0)
     half = np.maximum(whole / 2, 0.5)
-    both = _both(setting, c, whole, half)
-    step = step_time(setting, c, decode_batch(setting, both / p), decoding=True)
-    times = step.cycle(np.minimum(both, p)) * (1 + setting.workload.draft_cost)
-    times = times + drafting_time(setting, c, decode_batch(setting, both))
+    sizes = two_sizes(setting, c, whole, half)
+    step = step_time(setting, c, decode_batch(setting, sizes / p), decoding=True)
+    times = step.cycle(np.minimum(sizes, p)) * (1 + setting.workload.draft_cost)
+    times = times + drafting_time(setting, c, decode_batch(setting, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
     slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
     return times[0] - slope * whole, slope
 
 
-def _both(
+def two_sizes(
     setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
 ) -> FloatArray:
-    """Two batches' sizes on an axis before all others, so that one step is of both."""
+    """Sizes of two batches on an axis before all others, so that one prediction is of both."""
     work = setting.workload
     sizes = np.stack(np.broadcast_arrays(*two))
     others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
@@ -203,7 +203,7 @@ def phases(
     else:
         beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
     prompts, tokens = (
-        _both(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
+        two_sizes(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
     )
     batch = prompt_batch(setting, prompts, tokens, beside)
     step, drafted = (
