@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import planner
 from planner.decide.explaining.steps import explained_steps
@@ -27,7 +28,7 @@ from planner.show.views.plots.curves import (
     size_title,
 )
 from planner.show.views.plots.parts import part_bars
-from planner.show.views.plots.picture import Picture, draw
+from planner.show.views.plots.picture import Picture, decades, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
 from planner.specs.catalogue import Catalogue
@@ -341,6 +342,15 @@ def test_predictions_stand_over_measurements(shown: Shown, tmp_path: Path) -> No
     assert step.predicted[0] == row.ranges[step.quantity].value
     figure = shown("predicted", "runs", tables, width=1200)
     assert len([axes for axes in figure.axes if axes.get_visible()]) == len(panels)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.14, 0.36), (1.0, 5.9), (3.0, 30.0), (0.01, 100.0)])
+def test_a_logarithmic_axis_has_few_numbers(low: float, high: float) -> None:
+    axes = Figure().subplots()
+    axes.set_xlim(low, high)
+    decades(axes.xaxis, high / low)
+    axes.set_xlim(low, high)
+    assert 2 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 5
 
 
 @pytest.mark.few(1)

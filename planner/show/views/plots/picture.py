@@ -330,11 +330,12 @@ def log_where_wide(axis: Any, values: Any, *, whole: bool = False) -> None:
 
 def decades(axis: Any, span: float) -> None:
     """A logarithmic axis with ticks at powers of ten; of a small ``span`` between them, too."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
     axis._set_axes_scale("log")
     subs = (1.0, 2.0, 5.0) if span < _SMALL_SPAN else (1.0,)
-    axis.set_major_locator(LogLocator(subs=subs, numticks=5))
+    wide = span > _WIDE  # else one tick of these or none is within, and a dozen would stand there
+    axis.set_major_locator(LogLocator(subs=subs, numticks=5) if wide else MaxNLocator(4))
     axis.set_major_formatter(_number)
     axis.set_minor_formatter("")
 
