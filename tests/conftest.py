@@ -6,11 +6,11 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Command, Ran
 from draws import IS_THOROUGH
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
@@ -131,18 +131,6 @@ def pytest_runtest_makereport(item: Any) -> Iterator[None]:
 def seed() -> int:
     """What a test draws with."""
     return SEED
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a command printed and how it ended."""
-
-    exit_code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Ran]
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Command
+from commands import Command
 from serving_cases import replicas, serving_setting
 
 from planner.errors import SpecError

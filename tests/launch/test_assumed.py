@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from commands import Command
 
 from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile

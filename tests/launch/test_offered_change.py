@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import Command
+from commands import Command
 from make_public_launches import MODEL, cases
 
 from planner.launch.assumed import LaunchFile

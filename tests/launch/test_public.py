@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from conftest import Command
+from commands import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page, row_of_page
 from rows import each
 

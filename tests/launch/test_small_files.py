@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Command
+from commands import Command
 
 from planner.launch.read import read_launch
 
