@@ -201,13 +201,16 @@ def asked_of(request: Request) -> dict[str, Value]:
 def settings_of(workload: str, row: Row) -> dict[str, Value]:
     """The parameters of a row that are set by name, without those at their plain values.
 
-    Prefill workers have the plain names' values where they have no other.
+    Experts have the type of the other matrices, and prefill workers the plain names' values, where
+    they have no other.
     """
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
         if not term.is_asked and row[name] != term.plain
     }
+    if settings.get("expert_quantization") == settings.get("quantization"):
+        settings.pop("expert_quantization", None)
     if row.get("prefill_gpu") is None:
         return settings
     pools = {name: row[name] for name in terms_of(workload, "pool")}
