@@ -25,7 +25,7 @@ ANSWERS = {
 } | {path: {} for path in sorted(SMALL.iterdir()) if path.name != "z3.json"}
 # Programs whose files a target reads, and the table of their own options.
 TRAINERS = ("transformers", "deepspeed", "accelerate")
-DIALECTS = {"transformers": ("llama-factory", "ms-swift"), "deepspeed": ("ms-swift",)}
+DIALECTS = {"transformers": ("autotrain", "llama-factory", "ms-swift"), "deepspeed": ("ms-swift",)}
 PRIMUS = "modules.pre_trainer.overrides."
 
 
@@ -50,7 +50,8 @@ def knows(target: str, name: str) -> bool:
 
 def values(text: str) -> dict[str, str]:
     """What a printed change says a parameter is, as a row has it."""
-    said = re.findall(r"(\w+) (\S+) instead\s+of", text)
+    best, _, _ = text.partition("\nOr ")
+    said = re.findall(r"(\w+) (\S+) instead\s+of", best)
     words = {"yes": "True", "no": "False"}
     return {name: words.get(value, value.replace(",", "")) for name, value in said}
 
