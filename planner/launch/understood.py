@@ -280,11 +280,6 @@ def version_of(tool: str, found: Found) -> Version | None:
     return None
 
 
-def with_words(reading: Reading) -> Reading:
-    """The same with words of a command that no parser of ours knows."""
-    return replace(reading, found=worded(reading.found))
-
-
 def worded(found: Found) -> Found:
     """A command whose words that no parser of ours knows are options: the last of a name counts."""
     words = {one.option: one for one in found.unknown}

@@ -42,12 +42,12 @@ def measured_arrivals(
         _windows(times, np.ones_like(times), times.size / 2.0**power)
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
-    spread, turns = _shared(times, work, answers, drawn, 1)
+    turns = _turns(times, work, answers, drawn, 1)
     later = np.maximum(answers - 1, 0.0)
     return Arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
-        spread=tuple(map(tuple, spread.tolist())),
+        spread=tuple(map(tuple, turns.waits.tolist())),
         paths=Paths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
             windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
@@ -76,13 +76,7 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
 def _turns(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> Turns:
-    return _shared(times, work, answers, drawn, replicas)[1]
-
-
-def _shared(
-    times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
-) -> tuple[FloatArray, Turns]:
-    """How waits spread, by `LOADS` and `SHARES`, of replicas that share the requests.
+    """The paths of replicas that share the requests.
 
     So many, or as have enough of the requests; of as many of them as see enough, the path of one
     after that of the other.
@@ -118,7 +112,7 @@ def _shared(
         for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
             table.append(one)
     spread, passes, stalls = map(np.stack, tables)
-    return spread, Turns(
+    return Turns(
         windows=windows,
         bursts=np.array(bursts),
         waits=spread,

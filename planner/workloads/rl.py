@@ -204,18 +204,8 @@ def _sources(scene: Scene) -> list[Source]:
             f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
             "openrlhf, slime, trl, prime-rl)."
         )
-    if question.work.is_frozen and question.work.adapter not in rollouts.adapters:
-        known = " and ".join(rollouts.adapters) or "no adapters"
-        raise SearchSpaceError(
-            f"{profile.name} trains {known} on generated answers, not {question.work.adapter}: "
-            "--framework all compares those that do."
-        )
-    if question.work.critic and not rollouts.critic:
-        raise SearchSpaceError(
-            f"{profile.name} trains no critic beside the policy, as {question.work.algorithm} with "
-            "one needs: --algorithm grpo, rloo or dapo without --critic, or --framework all for "
-            "those that do."
-        )
+    if why := _lacking(question.work, rollouts):
+        raise SearchSpaceError(f"{profile.name} {why}")
     work = with_expert_adapters(question.work, question.request, question.model, profile)
     word = _engine(scene, profile.name, rollouts)
     engine = place.machine.catalogue.load_engine(word).spec
@@ -258,13 +248,26 @@ def generating(engine: EngineProfile, rollouts: Rollouts) -> EngineProfile:
     return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
+def _lacking(work: RlWork, rollouts: Rollouts) -> str:
+    """What of the work a framework does not train on generated answers; empty where all."""
+    if work.is_frozen and work.adapter not in rollouts.adapters:
+        known = " and ".join(rollouts.adapters) or "no adapters"
+        return (
+            f"trains {known} on generated answers, not {work.adapter}: --framework all compares "
+            "those that do."
+        )
+    if work.critic and not rollouts.critic:
+        return (
+            f"trains no critic beside the policy, as {work.algorithm} with one needs: --algorithm "
+            "grpo, rloo or dapo without --critic, or --framework all for those that do."
+        )
+    return ""
+
+
 def _suits(question: Question, framework: FrameworkProfile) -> bool:
     """Whether a framework generates answers and trains what is asked for on them."""
-    if framework.rollouts is None:
-        return False
-    work, rollouts = question.work, framework.rollouts
-    has_adapter = not work.is_frozen or work.adapter in rollouts.adapters
-    return has_adapter and (rollouts.critic or not work.critic)
+    rollouts = framework.rollouts
+    return rollouts is not None and not _lacking(question.work, rollouts)
 
 
 def rl_mesh(

@@ -29,7 +29,7 @@ from planner.launch.understood import (
     gpus_of,
     number,
     told,
-    with_words,
+    worded,
 )
 
 _WHOLE, _SPLIT_ADAPTERS, _ADAPTERS = "Megatron-LM", "Megatron-Bridge", "HF Trainer"
@@ -72,7 +72,7 @@ def answers(reading: Reading) -> Answers:
     SpecError
         It trains something that is not predicted.
     """
-    found = with_words(reading).found
+    found = worded(reading.found)
     files = {name: one for file in found.files.values() for name, one in file.options.items()}
     plain = {name.lstrip("-"): one for name, one in found.options.items()}
     reading = TARGET.reading(replace(found, options={**files, **plain}))

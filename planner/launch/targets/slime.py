@@ -26,7 +26,7 @@ from planner.launch.targets.trained import (
     put_token_budget,
     tell_updates,
 )
-from planner.launch.understood import Answers, Gathered, Reading, World, number, with_words, worded
+from planner.launch.understood import Answers, Gathered, Reading, World, number, worded
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"
@@ -43,7 +43,7 @@ def answers(reading: Reading) -> Answers:
     LaunchError
         The GPUs cannot be split as it says.
     """
-    whole = with_words(reading).found
+    whole = worded(reading.found)
     options = {name: stated(name, text) for name, text in _SET.items()} | {**whole.options}
     if "--fp16" in options:
         del options["--bf16"]

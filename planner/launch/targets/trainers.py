@@ -22,7 +22,7 @@ from planner.documents.shell.text import stated
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
-from planner.launch.target import Argument, Draft, File, Job, Target, changes_nothing
+from planner.launch.target import Argument, Draft, File, Job, Target
 from planner.launch.targets.rl_steps import (
     put_lengths,
     put_redrawn,
@@ -353,16 +353,7 @@ _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(
 
 def step_of(target: Target) -> Target:
     """A target of the Trainer with what reads its files as whole steps, and writes none."""
-    alone = Target(
-        name=target.name,
-        title=target.title,
-        version=target.version,
-        workloads=target.workloads,
-        profiles=target.profiles,
-        answers=target.answers,
-        accepted=target.accepted,
-        honoured=changes_nothing,
-    )
+    alone = Target.of(target.name, answers=target.answers)
     made = reader_of_steps(alone, ("TRL",), _put_step, _whole, table="trl-step")
     return replace(target, answers=made.answers, step=made.step)
 
