@@ -28,8 +28,80 @@ CASES = [
     *product(("serve", "inference"), (path.stem for path in PROFILES["engine"])),
 ]
 GPUS = ("h100", "a100", "rtx-4090", "mi300x", "gaudi2", "trn2", "tpu-v5p", "m2-ultra")
-# A search has no verdict per row; limits belong to the question; an estimate tells one more.
-NOT_OF_A_ROW = {"rejected_by", "limits_probability", "largest_batch"}
+FURTHER = {
+    "train": (
+        "--samples 10000 --epochs 2",
+        "--tokens 1B",
+        "--training-objective dpo",
+        "--lora-rank 8",
+        "--dropout",
+        "--mean-sample-length 600",
+        "--padding longest",
+        "--campaign-factor 1",
+        "--host-memory 512GiB",
+        "--flops-efficiency 0.4",
+        "--precision bf16,fp8",
+        "--adapter none,lora",
+        "--region FR",
+    ),
+    "serve": (
+        "--request-rate 2",
+        "--num-requests 100",
+        "--prefix-cache-hit-rate 0.5",
+        "--shared-prefix-tokens 200",
+        "--turns 3",
+        "--equal-lengths",
+        "--lengths sharegpt",
+        "--draft-tokens 0,2",
+        "--max-num-seqs 64",
+        "--enforce-eager",
+        "--max-model-len 8192",
+        "--lora-rank 16",
+        "--users 200",
+        "--arrival-variation 2",
+        "--mode disaggregated",
+        "--engine-version 0.6.4",
+    ),
+    "inference": (
+        "--draft-tokens 2",
+        "--max-num-seqs 64",
+        "--enforce-eager",
+        "--flops-efficiency 0.5",
+        "--prefix-cache-hit-rate 0.5",
+        "--output-tokens 0",
+        "--lora-rank 16",
+    ),
+    "rl": (
+        "--adapter lora",
+        "--critic",
+        "--reference-model",
+        "--update-epochs 2",
+        "--reward-time 5s",
+        "--flat-groups 0.2",
+        "--output-cap 2000",
+        "--output-variation 0.5",
+        "--engine sglang",
+        "--max-num-seqs 64",
+        "--host-memory 2TiB",
+    ),
+}
+OF_ALL = (
+    "--ideal",
+    "--currency EUR",
+    "--contract on-demand",
+    "--contract owned",
+    "--utilization 0.5",
+    "--gpus 2,8",
+    "--inter-node-efficiency 0.5",
+    "--confidence 0.9",
+)
+NOT_OF_A_ROW = {
+    "rejected_by",  # a search lists what nothing rejects
+    "limits_probability",  # of the limits of the question
+    "largest_batch",  # an estimate looks for it
+    "scaling_efficiency",  # against other numbers of GPUs of the search
+    "draft_tokens",  # a column where a search compares several
+}
 
 
 def gpu_of(kind: str, profile: str) -> str:
@@ -50,7 +122,11 @@ def question(workload: str, profile: str, draw: Random) -> list[str]:
         "price": draw.choice(["2.5", None]),
         **OF_WORKLOAD[workload](draw),
     }
-    return [word for name, value in asked.items() if value for word in (f"--{name}", value)]
+    words = {f"--{name}": [value] for name, value in asked.items() if value}
+    for further in draw.sample([*FURTHER[workload], *OF_ALL], 2):
+        option, *values = further.split()
+        words[option] = values
+    return [word for option, values in words.items() for word in (option, *values)]
 
 
 def _trained(draw: Random) -> Mapping[str, str | None]:
@@ -122,7 +198,7 @@ def is_same(one: object, other: object) -> bool:
     """Whether two cells are equal; numbers of many rows at once differ in their last bits."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9)
-    return one == other
+    return one == other or {one, other} == {None, ""}  # as CSV files have both
 
 
 @pytest.mark.few(6)
@@ -141,3 +217,66 @@ def test_a_row_is_the_same_wherever_it_is_read(planner, tmp_path, workload, prof
         (("--from", tmp_path / "r.csv", "--row", number), rows[number - 1]),
     ):
         assert differences(row, estimated(planner, tmp_path, *asked)) == {}, asked
+
+
+SMALL = {
+    "train": ("--model", "llama-7b", "--gpus", "8", "--adapter", "lora"),
+    "inference": ("--model", "llama-3.1-8b", "--gpus", "1", "--input-tokens", "300"),
+    "serve": ("--model", "llama-3.1-8b", "--request-rate", "5", "--max-num-seqs", "64"),
+    "rl": (
+        *("--model", "qwen3-8b", "--gpus", "8", "--prompts", "32", "--samples-per-prompt", "4"),
+        *("--framework", "verl"),
+    ),
+}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("workload", SMALL)
+def test_a_scenario_of_a_sweep_is_its_estimate(planner, tmp_path, workload):
+    folder, written = tmp_path / "swept", tmp_path / "s.json"
+    asked = ("--workload", workload, *SMALL[workload], "--gpu", "h100,a100", "--price", "2")
+    assert planner("sweep", *asked, "--output", folder).exit_code == 0
+    assert planner("sweep", "show", folder, "--json", written).exit_code == 0
+    for row in json.loads(written.read_text()):
+        again = estimated(planner, tmp_path, "--from", folder, "--row", row["scenario"])
+        names = [name for name in row if name in again and name not in NOT_OF_A_ROW]
+        assert differences({n: row[n] for n in names}, {n: again[n] for n in names}) == {}
+        assert len(names) > len(again) / 2
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("workload", ["train", "serve", "rl"])
+def test_a_row_of_sizes_is_its_estimate(planner, tmp_path, workload):
+    paths = tmp_path / "s.json", tmp_path / "s.csv"
+    asked = [word for word in SMALL[workload] if word not in ("--gpus", "8")]
+    more = () if workload == "serve" else ("--step-time", "20s", "--gpus", "8,16")
+    asked = ("--workload", workload, *asked, *more, "--gpu", "h100,a100", "--engine-version")
+    asked = (*asked, "0.10.0", "--engine", "vllm") if workload == "serve" else asked[:-1]
+    ran = planner("size", *asked, "--json", paths[0], "--csv", paths[1], "--quiet")
+    assert ran.exit_code == 0, ran.err
+    rows = json.loads(paths[0].read_text())["rows"]
+    assert planner("estimate", "--from", paths[0]).err.startswith(f"{paths[0]}: has 2 rows")
+    for path, (number, row) in product(paths, enumerate(rows, 1)):
+        again = estimated(planner, tmp_path, "--from", path, "--row", number)
+        names = [name for name in row if name in again and name not in NOT_OF_A_ROW]
+        assert differences({n: row[n] for n in names}, {n: again[n] for n in names}) == {}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("workload", SMALL)
+def test_specs_of_the_user_are_found_again(planner, tmp_path, workload):
+    gpu, model = tmp_path / "mine.toml", tmp_path / "copy.toml"
+    text = Path(CATALOGUE.find("gpus", "h100")).read_text()
+    gpu.write_text(text.replace('name = "h100-sxm-80gb"', 'name = "mygpu"'))
+    name = SMALL[workload][1]
+    text = Path(CATALOGUE.find("models", name)).read_text()
+    model.write_text(text.replace('name = "', 'name = "My ', 1))
+    asked = ("--workload", workload, "--model", model, *SMALL[workload][2:], "--gpu", gpu)
+    files = ("--json", tmp_path / "r.json", "--csv", tmp_path / "r.csv", "--quiet")
+    ran = planner("search", *asked, *files, "--price", "2")
+    assert ran.exit_code == 0, ran.err
+    row = json.loads((tmp_path / "r.json").read_text())["rows"][0]
+    assert row["gpu"] == "mygpu"
+    for path in ("r.json", "r.csv"):
+        again = estimated(planner, tmp_path, "--from", tmp_path / path, "--row", 1)
+        assert differences(row, again) == {}
