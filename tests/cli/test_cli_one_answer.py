@@ -249,7 +249,7 @@ def test_a_scenario_of_a_sweep_is_its_estimate(planner, tmp_path, workload):
 def test_a_row_of_sizes_is_its_estimate(planner, tmp_path, workload):
     paths = tmp_path / "s.json", tmp_path / "s.csv"
     asked = [word for word in SMALL[workload] if word not in ("--gpus", "8")]
-    more = () if workload == "serve" else ("--step-time", "20s", "--gpus", "8,16")
+    more = () if workload == "serve" else ("--step-time", "40s", "--gpus", "8,16")
     asked = ("--workload", workload, *asked, *more, "--gpu", "h100,a100", "--engine-version")
     asked = (*asked, "0.10.0", "--engine", "vllm") if workload == "serve" else asked[:-1]
     ran = planner("size", *asked, "--json", paths[0], "--csv", paths[1], "--quiet")
