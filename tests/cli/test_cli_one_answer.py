@@ -99,6 +99,7 @@ NOT_OF_A_ROW = {
     "rejected_by",  # a search lists what nothing rejects
     "limits_probability",  # of the limits of the question
     "largest_batch",  # an estimate looks for it
+    *("recommended", "rank", "tied"),  # among the plans of a search
     "scaling_efficiency",  # against other numbers of GPUs of the search
     "draft_tokens",  # a column where a search compares several
 }
@@ -277,6 +278,10 @@ def test_specs_of_the_user_are_found_again(planner, tmp_path, workload):
     assert ran.exit_code == 0, ran.err
     row = json.loads((tmp_path / "r.json").read_text())["rows"][0]
     assert row["gpu"] == "mygpu"
+    for full in ((), ("--full",)):  # which says why the H100's runs do not count
+        shown = planner("estimate", "--from", tmp_path / "r.json", "--row", 1, *full)
+        told = "Runs are counted by the GPU's name, and none names mygpu:"
+        assert told in " ".join(shown.out.split())
     for path in ("r.json", "r.csv"):
         again = estimated(planner, tmp_path, "--from", tmp_path / path, "--row", 1)
         assert differences(row, again) == {}
