@@ -32,7 +32,7 @@ LINES = [
     ("estimate", *SERVED, "--request-rate", "1", "--gpus", "1", "--json", "f.json"),
     ("explain", *TRAINED, "--json", "f.json"),
     ("explain", *SERVED, "--gpus", "1", "--json", "f.json"),
-    ("size", *TRAINED[:2], "--gpu", "h100,a100", "--time-to-train", "60d", *BOTH),
+    ("size", *TRAINED[:2], "--gpus", "64,128", "--gpu", "h100", "--time-to-train", "60d", *BOTH),
     ("size", *SERVED, "--request-rate", "20", *BOTH),
     ("size", *SERVED, "--load", "day.csv", "--startup-time", "10min", *BOTH),
     ("size", *SERVED, "--load", "day.csv", *BOTH),
@@ -87,7 +87,9 @@ def test_every_command_that_writes_is_here() -> None:
 @pytest.mark.parametrize("line", LINES, ids=lambda line: " ".join(map(str, line))[:60])
 def test_cells_are_text_numbers_and_flags(planner, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
-    Path("day.csv").write_text("hour,request_rate\n0,2\n8,20\n20,5\n")
+    Path("day.csv").write_text(
+        "\n".join(["hour,request_rate", *(f"{h},{5 + h}" for h in range(24))])
+    )
     if "r.csv" in line:
         planner("validate", "--template", "training", "--output", "r.csv")
     if line[0] == "report":
