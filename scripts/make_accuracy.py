@@ -68,7 +68,7 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
   the logarithm: its width, and {2 / (1 - LEVEL):.0f} times what is beyond it; less is better.
 - *basis* is what an interval rests on: *measured*, runs of that software on that class of GPU;
   *transferred*, of one of the two; *roofline*, of neither. A prediction says its own.
-- Runs whose columns cannot be their layout are left out, and so are speeds that their source calls noise.
+- Left out are runs whose columns cannot be their layout, and speeds that their source calls noise.
 - Models without a name of their own, given by their sizes alone, stand together under *gpt*.
 
 ![Predicted against measured, every quantity of the runs](static/pictures/predicted.png)

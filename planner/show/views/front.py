@@ -259,7 +259,7 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     ranks: list[int | None] = [*range(1, number + 1)]
     tied, factor = tied_with_first(plan, front)
     own = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
-    places = range(number)
+    places = [*range(number)]
     for name in own & {*front}:
         places = [at for at in places if front[name][at] == best[name]]
     order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
@@ -267,7 +267,8 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
     if not places:
         goal = of_objective(plan, plan.problem.objectives[0].name, front)
-        is_tied = ties([front[goal][0], best[goal]], factor)[1] or result.better_tied is not None
+        values = [number_in(row, goal) for row in (first_row(front), best)]
+        is_tied = ties(values, factor)[1] or result.better_tied is not None
         table = {name: [best[name], *values] for name, values in table.items()}
         marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
     recommended = [at == 0 for at in range(len(table["num_gpus"]))]
@@ -363,8 +364,8 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
     rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
-    best = result.recommended.source
-    ends = intervals(one, best.confidence(number_in(one, "num_gpus")))
+    source = result.recommended.source
+    ends = intervals(one, source.confidence(number_in(one, "num_gpus")))
     mine, best, last = (short_plan(plan, row) for row in (one, *rows))
     return FrontPoints(
         first=_points(first, table),
