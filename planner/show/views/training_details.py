@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.training_names import TrainingObjective
-from planner.base.units import GIB, HOUR, TERA
+from planner.base.units import GIB, TERA
 from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.steps import training_timeline
 from planner.estimators.training.operators import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.money import price_words, signed_lines
-from planner.show.views.told import electricity_pairs, first, memory_table, number_of, parts_table
+from planner.show.views.told import (
+    campaign_pairs,
+    electricity_pairs,
+    first,
+    hours_words,
+    memory_table,
+    number_of,
+    parts_table,
+)
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 from planner.workloads.training_runs import TrainingRuns
@@ -75,11 +83,11 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     work = runs.source.setting.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {text.large(tokens)} tokens")
-    hours = first(runs.gpu_hours) / HOUR
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_of(runs.row, "gpu_hours")),
         **_calendar(runs),
-        "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
+        **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     site = runs.source.site
