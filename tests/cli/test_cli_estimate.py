@@ -68,7 +68,7 @@ def test_every_kind_of_model_has_operators_that_add_up(planner, model):
 
 
 def test_a_flat_efficiency_shows_no_operators(planner):
-    ran = planner(TRAINING, "--flops-efficiency", "0.5")
+    ran = planner(*TRAINING, "--flops-efficiency", "0.5")
     assert ran.exit_code == 0
     assert "as long as their FLOPs take" in " ".join(ran.out.split())
     assert "by operator" not in ran.out
