@@ -67,11 +67,14 @@ def test_every_kind_of_model_has_operators_that_add_up(planner, model):
     assert total == pytest.approx(document["rows"][0]["step_time_s"], rel=1e-9)
 
 
-def test_a_flat_efficiency_shows_no_operators(planner):
+def test_a_specified_efficiency_shows_modules_and_no_operators(planner):
     ran = planner(*TRAINING, "--flops-efficiency", "0.5")
     assert ran.exit_code == 0
     assert "as long as their FLOPs take" in " ".join(ran.out.split())
     assert "by operator" not in ran.out
+    modules = ran.out[ran.out.index("Time of a step by module") :]
+    for name in ("attention", "feed forward", "embedding and logits", "tensor parallel"):
+        assert f"\n{name}  " in modules
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16,fp8"])
