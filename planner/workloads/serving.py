@@ -47,6 +47,7 @@ from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
     SINGLE,
     ask_serving,
+    caches_activations,
     draft_of,
     on_gpus,
     serving_mesh,
@@ -441,6 +442,7 @@ def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfi
         counts=question.counts or None,
         model=question.model,
         engine=with_options(scene.profile, question.request),
+        caches_activations=caches_activations(question.request),
     )
 
 
