@@ -235,6 +235,14 @@ class Links:
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
+    def hides_exchange(self, group: Group) -> BoolArray:
+        """Whether exchanges of a group can run piece by piece behind the products around them.
+
+        Its ranks are in one scale-up domain, whose links reach the memory of the others.
+        """
+        inside = self._local_ranks(group) == np.asarray(group.size)
+        return np.asarray(inside & self.cluster.scale_up.kind.reaches_memory)
+
     def has_collective(self, kind: str) -> bool:
         """Whether the fabric has a collective of this name."""
         return kind in self._collectives

@@ -142,7 +142,8 @@ def test_shortest_file_of_reinforcement_learning_and_name_agree(case, tmp_path):
     base = read_launch(path, workload="rl", gpu="h200")
     assert base.framework == framework
     names = ("model", "framework", "num_gpus", "input_tokens", "output_tokens", "output_cap",
-             "prompts_per_step", "samples_per_prompt", "algorithm", "global_batch_size")  # fmt: skip
+             "prompts_per_step", "samples_per_prompt", "algorithm",
+             "global_batch_size")  # fmt: skip
     flags = estimate(**_asked(base, names, workload="rl", gpu="h200"))
     read = estimate(base=base).candidates.row
     assert {n: read[n] for n in _DEFAULTS} == {n: flags.candidates.row[n] for n in _DEFAULTS}
