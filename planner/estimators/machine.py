@@ -488,8 +488,13 @@ class Machine(Links):
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU of a full node; infinite where nobody says."""
+        """Bytes of host memory of a GPU of a full node; infinite where nobody says.
+
+        None besides its own where both have one memory.
+        """
         cluster = self.cluster
+        if self.gpu.unified_memory:
+            return 0.0
         if cluster.host_memory is not None:
             return cluster.host_memory / cluster.gpus_per_node
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
@@ -503,7 +508,7 @@ class Machine(Links):
 
     @property
     def _host(self) -> HostLink:
-        return self.gpu.host or HostLink(description="unknown")
+        return self.gpu.host_link
 
     @property
     def _host_memory_bandwidth(self) -> float:
