@@ -67,7 +67,13 @@ from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
 from planner.workloads.serving_space import limited, with_options
-from planner.workloads.training import mesh_of, timed_training
+from planner.workloads.training import (
+    default_notes,
+    framework_defaults,
+    mesh_of,
+    source_defaults,
+    timed_training,
+)
 from planner.workloads.training_question import (
     adapter_answers,
     adapter_fields,
@@ -220,6 +226,7 @@ def _sources(scene: Scene) -> list[Source]:
     )
     batch = question.request.global_batch_size or question.work.samples
     settings = {"global_batch_size": batch, **question.request.settings}
+    settings |= framework_defaults(scene, question.work)
     return [
         RlSource(
             setting=setting,
@@ -533,6 +540,8 @@ RL = Workload(
     objectives=lambda _: ("step_time", "memory_headroom"),
     ideal=ideal_framework,
     settled=_settled,
+    usual=default_notes,
+    unset=source_defaults,
     once=judged_once,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=_suits,

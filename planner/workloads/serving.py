@@ -417,6 +417,11 @@ def _beside(scene: Scene) -> Place:
 def _setting(scene: Scene, place: Place) -> ServingSetting:
     question = scene.question
     kept, has = question.work.host_cache, place.machine.host_memory
+    if kept and place.machine.gpu.unified_memory:
+        raise SearchSpaceError(
+            f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
+            "leave out --host-cache."
+        )
     if kept > has:
         raise SearchSpaceError(
             f"--host-cache {gibibytes(kept)} is more than the host memory of a GPU, "
