@@ -171,7 +171,7 @@ def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Val
         known = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
         saves_less = known.index(own[name]) + 1 if own[name] in known else 0
         values = [value for value in known[saves_less:] if may_be(name, value)]
-        if values and not (name == "loss_kernel" and _splits_vocabulary(source)):
+        if values and name not in _unsupported(source, own):
             found[name] = list(dict.fromkeys(values))
     return found
 
@@ -191,10 +191,19 @@ def _workload_of(source: Source) -> str:
     return "" if mesh is None else mesh.kind.workload
 
 
-def _splits_vocabulary(source: Source) -> bool:
-    """Whether the loss is that of a framework that splits logits over tensor-parallel GPUs."""
+def _unsupported(source: Source, own: Row) -> list[str]:
+    """What saves memory and no rule knows that the framework lacks.
+
+    Frameworks with models of their own, as their pipelines need, have their own losses. Paged
+    optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
+    issue 1856), which has no ZeRO stage 1.
+    """
     setting = source.setting
-    return isinstance(setting, Setting) and setting.framework.tensor_parallel
+    if not isinstance(setting, Setting):
+        return []
+    is_fsdp = 1 not in setting.framework.zero_stages and number(own["num_gpus"]) > 1
+    names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
+    return [name for name, lacks in names.items() if lacks]
 
 
 def _parsed(word: str, type_: str) -> Any:
