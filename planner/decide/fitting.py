@@ -51,11 +51,6 @@ _MUCH_FASTER = 3.0
 # Of many numbers of requests at once a few tell what memory allows.
 _MOST_VALUES = 8
 _ROUNDED = ("StatePrecision", "MainPrecision")
-# They go with another parameter, and have no meaning without its value.
-_DEPENDENT = (
-    "recompute_modules", "recompute_num_layers", "saved_tensors", "offloaded_tensors",
-    "virtual_pipeline", "loss_chunks",
-)  # fmt: skip
 
 
 @record(kw_only=True)
@@ -155,7 +150,7 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
 def _layout(source: Source) -> tuple[str, ...]:
     """What of a plan depends on its number of GPUs."""
     degrees = terms_about("model_parallel", _workload_of(source))
-    return (*degrees, "zero_stage", "micro_batch_size", "sequence_parallel")
+    return (*degrees, "zero_stage", "micro_batch_size")
 
 
 def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Value]]:
@@ -171,7 +166,7 @@ def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Val
         known = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
         saves_less = known.index(own[name]) + 1 if own[name] in known else 0
         values = [value for value in known[saves_less:] if may_be(name, value)]
-        if values and name not in _unsupported(source, own):
+        if values and name not in unsupported(source, number(own["num_gpus"])):
             found[name] = list(dict.fromkeys(values))
     return found
 
@@ -191,7 +186,7 @@ def _workload_of(source: Source) -> str:
     return "" if mesh is None else mesh.kind.workload
 
 
-def _unsupported(source: Source, own: Row) -> list[str]:
+def unsupported(source: Source, num_gpus: float) -> list[str]:
     """What saves memory and no rule knows that the framework lacks.
 
     Frameworks with models of their own, as their pipelines need, have their own losses. Paged
@@ -201,7 +196,7 @@ def _unsupported(source: Source, own: Row) -> list[str]:
     setting = source.setting
     if not isinstance(setting, Setting):
         return []
-    is_fsdp = 1 not in setting.framework.zero_stages and number(own["num_gpus"]) > 1
+    is_fsdp = 1 not in setting.framework.zero_stages and num_gpus > 1
     names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
     return [name for name, lacks in names.items() if lacks]
 
@@ -228,7 +223,7 @@ def _with_columns(
 ) -> ConfigurationTable:
     """A table with the values of a row in some of its columns."""
     columns = {
-        name: np.full(table.shape, glossary()[name].coded(row[name]))
+        name: np.full(table.shape, table.cast(name, glossary()[name].coded(row[name])))
         for name in names
         if name in table.names()
     }
@@ -260,6 +255,9 @@ class _Near:
         limits = tuple(one for one in problem.constraints if one.name in own_limits)
         problem = replace(problem, constraints=limits)
         (source,) = problem.sources
+        if isinstance(source.setting, Setting) and own["context_parallel"] == 1:
+            own = {**own, "cp_comm_type": source.setting.framework.cp_comm_type}
+            base = _with_columns(base, own, ("cp_comm_type",))
         relief = relief_values(source, own, may_be)
         if only_layout:
             relief = {name: relief[name] for name in _layout(source) if name in relief}
@@ -341,7 +339,7 @@ def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
     plain = table.plain()
     dependent = {
         name: np.full(table.shape, plain[name], getattr(table, name).dtype)
-        for name in (*_DEPENDENT, *FOLLOWING)
+        for name in (*terms_about("dependent"), *FOLLOWING)
         if name in plain and np.any(getattr(table, name) != plain[name])
     }
     yield table
