@@ -50,6 +50,8 @@ _FASTER = 1.05
 _MUCH_FASTER = 3.0
 # Of many numbers of requests at once a few tell what memory allows.
 _MOST_VALUES = 8
+_CAP = "concurrency"
+_REQUESTS = (1, 8, 64)
 _ROUNDED = ("StatePrecision", "MainPrecision")
 
 
@@ -70,12 +72,12 @@ class Fitting:
 class MoreGpus:
     """The fewest GPUs that fit, of the numbers that were tried up to ``most``.
 
-    ``change`` is what else changes there; it is None, and ``num_gpus`` 0, where none fits.
+    ``changes`` has a number of GPUs with what else changes there: the fewest with another layout
+    alone, and before it fewer ones with other changes. It is empty where no number fits.
     """
 
-    num_gpus: int
     most: int
-    change: Change | None
+    changes: Sequence[tuple[int, Change]]
 
 
 def changes_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> Fitting:
@@ -97,24 +99,30 @@ def changes_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> Fitting:
 def gpus_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> MoreGpus:
     """The fewest GPUs, doubled each time, on which the plan fits with up to three changes.
 
-    Changes of the layout alone are tried first. The global batch stays where the GPUs divide it,
-    and else grows with them.
+    Changes of the layout alone are tried first, then all on fewer GPUs. The global batch stays
+    where the GPUs divide it, and else grows with them.
     """
     own = found.candidates.row
     end = min(MOST_GPUS, found.source.setting.machine.cluster.max_gpus or MOST_GPUS)
     doublings = range(1, int(math.log2(max(end / number(own["num_gpus"]), 1))) + 1)
     counts = [int(number(own["num_gpus"])) * 2**power for power in doublings]
+    most, changes = max(counts, default=0), []
     for only_layout in (True, False):
         for count in counts:
             if change := _change_on(plan, found, may_be, count, only_layout):
-                return MoreGpus(num_gpus=count, most=count, change=change)
-    return MoreGpus(num_gpus=0, most=max(counts, default=0), change=None)
+                changes.insert(0, (count, change))
+                counts = [one for one in counts if one < count]
+                break
+    return MoreGpus(most=most, changes=changes)
 
 
 def _change_on(
     plan: Plan, found: Evaluation, may_be: MayBe, count: int, only_layout: bool
 ) -> Change | None:
-    """The fewest changes with which a plan fits on another number of GPUs; None where none do."""
+    """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
+
+    None where nothing that is tried fits.
+    """
     own = found.candidates.row
     row = _on_gpus(own, count)
     base = _with_columns(found.candidates.configurations, row, ("num_gpus", "global_batch_size"))
@@ -122,10 +130,12 @@ def _change_on(
     if wide is None:
         return None
     near = _Near.of(plan, wide, base, row, may_be, only_layout)
-    best = near.best(near.keeps_formats, range(CHANGES.stop))
+    best = near.best(near.keeps_formats, range(CHANGES.stop), (SURE,))
     if not best:
         return None
-    change = near.changes({min(best): best[min(best)]})[0]
+    fastest = max(best, key=lambda changes: best[changes][2])
+    chosen = fastest if only_layout and 0 not in best else min(best)
+    change = near.changes({chosen: best[chosen]})[0]
     grown = {name: (own[name], row[name]) for name in row if row[name] != own[name]}
     del grown["num_gpus"]
     return replace(change, changed={**grown, **change.changed})
@@ -234,10 +244,12 @@ def _with_columns(
 class _Near:
     """All configurations with up to three changes that break no rule, judged."""
 
+    plan: Plan
     problem: Problem
     candidates: Candidates
     own: Row
     relief: Mapping[str, Sequence[Value]]
+    most_requests: float = 1.0
 
     @classmethod
     def of(
@@ -258,6 +270,9 @@ class _Near:
         if isinstance(source.setting, Setting) and own["context_parallel"] == 1:
             own = {**own, "cp_comm_type": source.setting.framework.cp_comm_type}
             base = _with_columns(base, own, ("cp_comm_type",))
+        elif plan.workload.name == "serve":
+            # An engine takes in as many requests as it has room for: that is no change.
+            own, base = _with_fewer_requests(own, base)
         relief = relief_values(source, own, may_be)
         if only_layout:
             relief = {name: relief[name] for name in _layout(source) if name in relief}
@@ -270,7 +285,15 @@ class _Near:
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
         table = table_near(base, values, max(CHANGES))
         table = table.rows(np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape)))
-        return cls(problem=problem, candidates=source.judged(table), own=own, relief=relief)
+        judged = source.judged(table)
+        return cls(
+            plan=plan,
+            problem=problem,
+            candidates=judged,
+            own=own,
+            relief=relief,
+            most_requests=float(np.max(getattr(base, _CAP, 1.0))),
+        )
 
     @property
     def keeps_formats(self) -> BoolArray:
@@ -293,9 +316,11 @@ class _Near:
                 found[name] = values
         return found
 
-    def best(self, among: BoolArray, counts: range = CHANGES) -> Best:
+    def best(
+        self, among: BoolArray, counts: range = CHANGES, chances: Sequence[float] = (SURE, MEDIAN)
+    ) -> Best:
         """The fastest for each number of changes that surely fits; else that may fit."""
-        for surely in (SURE, MEDIAN):
+        for surely in chances:
             found = best_rows(self.problem, self.candidates, self.own, surely, counts, among)
             if found:
                 return found
@@ -305,11 +330,24 @@ class _Near:
         """The changes of the best rows, fewest first, as far as more of them gain more."""
         changes: list[Change] = []
         reached = 0.0
-        for candidates, place, value in (best[count] for count in sorted(best)):
+        for candidates, place, value in map(self._filled, (best[count] for count in sorted(best))):
             if value > reached * (1 + WORTH):
                 changes.append(change_at(candidates, place, self.own, value, np.nan))
                 reached = value
         return changes
+
+    def _filled(self, best: tuple[Candidates, int, float]) -> tuple[Candidates, int, float]:
+        """A configuration with as many requests at once as it has room for, where they are open."""
+        candidates, place, value = best
+        if _CAP in self.own or not hasattr(candidates.configurations, _CAP):
+            return best
+        (source,) = self.problem.sources
+        alone = candidates.configurations.rows(np.array([place]))
+        room = self.plan.workload.fitting(source, alone).get(_CAP, 1.0)
+        most = min(room, self.most_requests)
+        judged = source.judged(replace(alone, **{_CAP: np.array([most])}))
+        filled = float(np.ravel(judged.value(self.problem.objectives[0].name))[0])
+        return (judged, 0, filled) if filled > value else best
 
 
 def _few(values: Sequence[Value]) -> list[Value]:
@@ -318,15 +356,25 @@ def _few(values: Sequence[Value]) -> list[Value]:
     return [*values[::step]]
 
 
+def _with_fewer_requests(own: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
+    """A plan whose number of requests at once is open, and its configuration with fewer ones."""
+    most = number(own[_CAP])
+    fewer = np.unique([*(one for one in _REQUESTS if one < most), most])
+    rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
+    open_row = {name: value for name, value in own.items() if name != _CAP}
+    return open_row, replace(rows, **{_CAP: fewer})
+
+
 def table_near(
     base: ConfigurationTable, values: Mapping[str, Sequence[Value]], most: int
 ) -> ConfigurationTable:
-    """All configurations that differ from one in up to ``most`` of these values."""
+    """All configurations that differ from each of a table in up to ``most`` of these values."""
     edits = [(name, one) for name, several in values.items() for one in several]
     edits = [(name, one) for name, one in edits if name not in FOLLOWING]
     # The last place stands for no edit, and the same edit twice is one.
     picks = np.array([*combinations_with_replacement(range(len(edits) + 1), most)])
-    table = base.rows(np.zeros(len(picks), dtype=np.intp))
+    table = base.rows(np.repeat(np.arange(base.size), len(picks)))
+    picks = np.tile(picks, (base.size, 1))
     columns = {name: getattr(table, name).copy() for name, _ in edits}
     for place, (name, value) in enumerate(edits):
         columns[name][(picks == place).any(axis=1)] = glossary()[name].coded(value)

@@ -280,14 +280,15 @@ def attempts_blocks(
         kind, row = attempts.adapter
         yield said(f"With --adapter {kind} it fits, {chance(fit_probability(row))} likely.")
     if attempts.gpus is not None:
-        yield said(gpus_text(workload, attempts.gpus, own))
+        yield from gpus_blocks(workload, attempts.gpus, own)
 
 
-def gpus_text(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> str:
-    """The number of GPUs on which a plan fits, or up to which it does not."""
-    if gpus.change is None:
-        return f"No number of these GPUs up to {gpus.most:,} fits." if gpus.most else ""
-    return f"{text.gpus(gpus.num_gpus)} fit: {change_text(workload, gpus.change, own)}"
+def gpus_blocks(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> Iterator[Block]:
+    """The numbers of GPUs on which a plan fits, or up to which it does not."""
+    for count, change in gpus.changes:
+        yield said(f"{text.gpus(count)} fit: {change_text(workload, change, own)}")
+    if gpus.most and not gpus.changes:
+        yield said(f"No number of these GPUs up to {gpus.most:,} fits.")
 
 
 def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
@@ -313,7 +314,9 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
     for name in _OF_REQUESTS:
         if own.get(name) is not None and change.row.get(name) is not None:
             after, before = told(name, change.row[name]), told(name, own[name])
-            gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
+            # What does not run takes no time.
+            instead = f" instead of {before}" if math.isfinite(change.gain) else ""
+            gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
     doubt = "" if change.is_told else " The gain is within the error of the prediction."
     return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
