@@ -15,7 +15,12 @@ from planner.base.arrays import BoolArray
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
-from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
+from planner.configurations.table import (
+    OUT_OF_HOST_MEMORY,
+    ConfigurationTable,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
 from planner.configurations.training_rules import OUT_OF_MEMORY
 from planner.decide.near import (
     CHANGES,
@@ -51,6 +56,7 @@ _MUCH_FASTER = 3.0
 # Of many numbers of requests at once a few tell what memory allows.
 _MOST_VALUES = 8
 _CAP = "concurrency"
+_EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
 _REQUESTS = (1, 8, 64)
 _ROUNDED = ("StatePrecision", "MainPrecision")
 
@@ -106,7 +112,8 @@ def gpus_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> MoreGpus:
     end = min(MOST_GPUS, found.source.setting.machine.cluster.max_gpus or MOST_GPUS)
     doublings = range(1, int(math.log2(max(end / number(own["num_gpus"]), 1))) + 1)
     counts = [int(number(own["num_gpus"])) * 2**power for power in doublings]
-    most, changes = max(counts, default=0), []
+    most = max(counts, default=0)
+    changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
             if change := _change_on(plan, found, may_be, count, only_layout):
@@ -174,7 +181,8 @@ def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Val
         if name not in own or (name == "precision" and own[name] not in ("fp32", "tf32")):
             continue
         known = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
-        saves_less = known.index(own[name]) + 1 if own[name] in known else 0
+        now: Any = own[name]
+        saves_less = known.index(now) + 1 if now in known else 0
         values = [value for value in known[saves_less:] if may_be(name, value)]
         if values and name not in unsupported(source, number(own["num_gpus"])):
             found[name] = list(dict.fromkeys(values))
@@ -267,10 +275,7 @@ class _Near:
         limits = tuple(one for one in problem.constraints if one.name in own_limits)
         problem = replace(problem, constraints=limits)
         (source,) = problem.sources
-        if isinstance(source.setting, Setting) and own["context_parallel"] == 1:
-            own = {**own, "cp_comm_type": source.setting.framework.cp_comm_type}
-            base = _with_columns(base, own, ("cp_comm_type",))
-        elif plan.workload.name == "serve":
+        if plan.workload.name == "serve":
             # An engine takes in as many requests as it has room for: that is no change.
             own, base = _with_fewer_requests(own, base)
         relief = relief_values(source, own, may_be)
@@ -284,6 +289,11 @@ class _Near:
         for name, several in relief.items():
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
         table = table_near(base, values, max(CHANGES))
+        if isinstance(source.setting, Setting) and own[_SPLIT] == 1:
+            own = _without(own, _EXCHANGE)  # follows the framework where sequences are split
+            usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
+            exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
+            table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})
         table = table.rows(np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape)))
         judged = source.judged(table)
         return cls(
@@ -361,8 +371,12 @@ def _with_fewer_requests(own: Row, base: ConfigurationTable) -> tuple[Row, Confi
     most = number(own[_CAP])
     fewer = np.unique([*(one for one in _REQUESTS if one < most), most])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
-    open_row = {name: value for name, value in own.items() if name != _CAP}
-    return open_row, replace(rows, **{_CAP: fewer})
+    return _without(own, _CAP), replace(rows, **{_CAP: fewer})
+
+
+def _without(row: Row, parameter: str) -> Row:
+    """A row in which a parameter is open, so that another value of it is no change."""
+    return {name: value for name, value in row.items() if name != parameter}
 
 
 def table_near(
@@ -393,7 +407,7 @@ def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
     yield table
     if dependent:
         yield replace(table, **dependent)
-    if hasattr(table, "sequence_parallel") and not table.sequence_parallel.all():
+    if isinstance(table, TrainingConfigurations) and not table.sequence_parallel.all():
         yield replace(table, sequence_parallel=np.ones(table.shape, dtype=np.bool_))
-    if hasattr(table, "expert_quantization"):
+    if isinstance(table, ServingConfigurations):
         yield replace(table, expert_quantization=table.quantization)
