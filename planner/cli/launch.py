@@ -274,6 +274,7 @@ def _told(
         "defaults": dict(imported.defaults),
         "assumed": dict(imported.assumed),
         "notes": list(imported.notes),
+        "not_modelled": imported.not_modelled,
         "lines": [
             {
                 "line": line.line,

@@ -85,10 +85,11 @@ class Answers:
     ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
     in the words of `planner.launch.shape` where the file tells it in place of a name.
     ``used`` are further options that told something, ``ignored`` such as are the tool's and no
-    part of what is predicted; ``defaults`` what the target does where
-    the file says nothing, by term, with the reason. ``asked`` are terms that the file leaves
-    open and that have no default; ``notes`` say what else is worth knowing. ``otherwise`` are
-    values in place of defaults with which it does not fit, by term, each with the reason.
+    part of what is predicted, ``unread`` such as are the tool's and not read; ``defaults`` what the
+    target does where the file says nothing, by term, with the reason. ``asked`` are terms that the
+    file leaves open and that have no default; ``notes`` say what else is worth knowing.
+    ``otherwise`` are values in place of defaults with which it does not fit, by term, each with
+    the reason.
     """
 
     workload: str
@@ -96,6 +97,7 @@ class Answers:
     shape: Mapping[str, object] | None = None
     used: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -427,6 +427,7 @@ _USED = (
     *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
+    "--deepspeed_config_file",
 )
 
 
