@@ -289,6 +289,28 @@ def worded(found: Found) -> Found:
 
 
 NOTHING = ("", "null", "none", "~")
+_NULL = (("null",), ("~",), ("",))
+
+
+def without_nulls(found: Found, table: OptionTable) -> Found:
+    """A document, and those that it names, without keys that are null: these are defaults.
+
+    A key stays where null is one of its values in the table.
+    """
+    files = {name: without_nulls(file, table) for name, file in found.files.items()}
+    if found.positional:  # a command: KEY=null changes the file that it names
+        return replace(found, files=files)
+    return replace(found, options=without_null_keys(found.options, table), files=files)
+
+
+def without_null_keys(options: Mapping[str, Given], table: OptionTable) -> Mapping[str, Given]:
+    """Options without keys that are null; see `without_nulls`."""
+    means = {row.option for row in table.rows if row.text == _NULL[0][0]}
+    return {
+        name: option
+        for name, option in options.items()
+        if name.startswith("-") or name in means or option.texts not in _NULL or option.unknown
+    }
 
 
 def told(reading: Reading, *options: str) -> str | None:

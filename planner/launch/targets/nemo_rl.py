@@ -434,7 +434,7 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of),
+    Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of, inherits=True),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
     whole=lambda found: _whole(found)[0],

@@ -23,6 +23,7 @@ from planner.launch.understood import (
     gpus_of,
     number,
     require_split,
+    without_null_keys,
     worded,
 )
 from planner.question.terms import terms_about
@@ -61,7 +62,8 @@ def read_alone(
     table = OptionTable.load(name)
 
     def answers(reading: Reading) -> Answers:
-        found = replace(reading.found, options=whole(reading.found), unknown=())
+        options = without_null_keys(whole(reading.found), table)
+        found = replace(reading.found, options=options, unknown=())
         inner, tool = Reading.of(found, table), tool_named(name)
         told = gathered(inner, tool["title"])
         told.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split("|")[0]
