@@ -10,7 +10,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from planner.base.enums import OptimizerKind
 from planner.base.records import record
+from planner.base.training_names import is_paged, optimizer_of
 from planner.confidence.classes import Release
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
@@ -136,6 +138,21 @@ class Gathered:
             self.ask(name)
         else:
             self.values[name] = value
+
+    def put_optimizer(self, name: str) -> None:
+        """The optimizer of a library's or class's name; one that is not known is reported."""
+        class_name = name.rpartition(".")[2]
+        settings = optimizer_of(class_name)
+        if settings is None:
+            self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
+            self.values["optimizer"] = OptimizerKind.ADAM.word
+            return
+        for parameter, code in settings.items():
+            if code or parameter == "optimizer":
+                self.values[parameter] = code.word
+                self.defaults.pop(parameter, None)
+        if is_paged(class_name):
+            self.values["paged_optimizer"] = True
 
     def made(self, workload: str = "train", **more: Any) -> Answers:
         """The answers; ``more`` are the other fields of them."""
@@ -288,6 +305,9 @@ def worded(found: Found) -> Found:
     return replace(found, options={**words, **found.options}, unknown=())
 
 
+UNKNOWN_OPTIMIZER = (
+    "The optimizer {name} is not understood and is predicted as Adam: memory and time may change."
+)
 NOTHING = ("", "null", "none", "~")
 _NULL = (("null",), ("~",), ("",))
 

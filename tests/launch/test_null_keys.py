@@ -1,4 +1,4 @@
-"""A key of a document that is null is one that is not there, and neither ends in an internal error."""
+"""A key of a document that is null is one that is not there; neither is an internal error."""
 
 from __future__ import annotations
 
