@@ -269,6 +269,7 @@ def _told(
         "defaults": dict(imported.defaults),
         "assumed": dict(imported.assumed),
         "notes": list(imported.notes),
+        "not_modelled": imported.not_modelled,
         "lines": [
             {
                 "line": line.line,
