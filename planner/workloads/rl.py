@@ -243,11 +243,14 @@ def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
     given = scene.question.request.engine or rollouts.engine
     if not isinstance(given, str):
         raise SearchSpaceError("One engine generates the answers: name one with --engine.")
-    if given not in known:
+    catalogue = scene.place.machine.catalogue
+    by_name = {catalogue.load_engine(word).spec.name: word for word in known}
+    word = by_name.get(given, given)
+    if word not in known:
         raise SearchSpaceError(
             f"{framework} does not generate with {given}: it has {' and '.join(known)}."
         )
-    return given
+    return word
 
 
 def generating(engine: EngineProfile, rollouts: Rollouts) -> EngineProfile:

@@ -99,6 +99,7 @@ class RlSource(Source):
             for name in terms_of("rl", "question").keys() - Adapted.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
+        told["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
         return {**told, **failures, **self.site.columns, **self.site.grounds}
 
