@@ -12,6 +12,7 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,6 +33,8 @@ TABLE = 64 * MEBIBYTE
 RESULT = 256 * MEBIBYTE
 """What the file of a result or a table of runs has at most: a hundred thousand rows and more."""
 LONGEST_LINE = MEBIBYTE
+MOST_COLUMNS = 1000
+"""Of a table; each name that is not known is compared with those that are."""
 
 Kind = TypeVar("Kind")
 _DEEPEST = 100
@@ -152,9 +155,23 @@ def csv_of(
     reader = csv.reader(found, strict=True)
     try:
         for cells in reader:
+            if len(cells) > MOST_COLUMNS:
+                raise error(
+                    f"{path}:{reader.line_num}: has {len(cells):,} cells; tables of up to "
+                    f"{MOST_COLUMNS:,} columns are read."
+                )
             yield reader.line_num, cells
     except csv.Error as failure:
         raise error(f"{path}:{reader.line_num}: is not valid CSV: {failure}.") from failure
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """The names that occur several times, in alphabetical order.
+
+    >>> repeated_names(["gpu", "price", "gpu"])
+    ['gpu']
+    """
+    return sorted(name for name, number in Counter(names).items() if number > 1)
 
 
 def shipped_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:

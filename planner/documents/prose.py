@@ -23,6 +23,7 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     Places in the code are those in the text. Python, whose indentation counts, begins in the first
     column, so that its lines alone are those of the text.
     """
+    blanks = re.sub(r"[^\n]", " ", text)
     directives = (
         (one["language"], one.start("body"), one.end("body")) for one in _DIRECTIVE.finditer(text)
     )
@@ -30,7 +31,7 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
         language, body = word.lower(), text[start:end]
         if language in languages:
             code = textwrap.dedent(body) if language in _INDENTED else _separated(body)
-            yield language, re.sub(r"[^\n]", " ", text[:start]) + code
+            yield language, blanks[:start] + code
 
 
 def _separated(body: str) -> str:

@@ -16,6 +16,8 @@ from planner.documents.shell.values import Source, directives
 from planner.documents.shell.values import Word as Word
 from planner.errors import LaunchError
 
+MOST_COMMANDS = 4000
+"""Of a script: each is compared with the programs of all tools."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -41,6 +43,11 @@ def read_shell(
     nodes = Parser(source).script()
     follower = Follower(source, environment)
     follower.script(nodes)
+    if len(follower.commands) > MOST_COMMANDS:
+        raise LaunchError(
+            f"{name} runs {len(follower.commands):,} commands; scripts of up to {MOST_COMMANDS:,} "
+            "are read. Give the part that starts the job."
+        )
     variables = {
         known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
         for known, variable in follower.scope.own.items()
