@@ -11,6 +11,7 @@ import csv
 import json
 import math
 import os
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -39,6 +40,7 @@ MOST_COLUMNS = 1000
 Kind = TypeVar("Kind")
 _DEEPEST = 100
 _SHOWN = 60
+_DEEP_KEY = re.compile(rf"""(?:\.[ \t]?["'\w-]{{1,80}}[ \t]?){{{_DEEPEST}}}""")
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
 _FAULTS = (ValueError, RecursionError)
@@ -133,6 +135,8 @@ def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object
     """The tables of a text of TOML."""
     import tomllib  # what was parsed in an earlier run needs none
 
+    if _DEEP_KEY.search(text):  # of which the parser takes time with the square
+        raise error(f"{where}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _FAULTS as failure:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from planner.documents.shell.follow import Follower, variable_word
-from planner.documents.shell.parsing import Parser
+from planner.documents.shell.parsing import MOST_COMMANDS, Parser, too_many
 from planner.documents.shell.text import LARGEST
 from planner.documents.shell.values import Command as Command
 from planner.documents.shell.values import Directive as Directive
@@ -16,8 +16,6 @@ from planner.documents.shell.values import Source, directives
 from planner.documents.shell.values import Word as Word
 from planner.errors import LaunchError
 
-MOST_COMMANDS = 4000
-"""Of a script: each is compared with the programs of all tools."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -44,10 +42,7 @@ def read_shell(
     follower = Follower(source, environment)
     follower.script(nodes)
     if len(follower.commands) > MOST_COMMANDS:
-        raise LaunchError(
-            f"{name} runs {len(follower.commands):,} commands; scripts of up to {MOST_COMMANDS:,} "
-            "are read. Give the part that starts the job."
-        )
+        raise LaunchError(f"{name}: {too_many('commands', MOST_COMMANDS)}")
     variables = {
         known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
         for known, variable in follower.scope.own.items()

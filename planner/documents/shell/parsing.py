@@ -53,6 +53,15 @@ _ANSI_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
+MOST_COMMANDS, MOST_WORDS = 4000, 20_000
+"""Of a script: each command is compared with the programs of all tools."""
+
+
+def too_many(what: str, most: int) -> str:
+    """The fault of a script that is longer than any that starts a job."""
+    return f"scripts of up to {most:,} {what} are read: give the part that starts the job."
+
+
 class Lexer:
     """Reads words from a position of a script; ``position`` is the next character."""
 
@@ -62,6 +71,8 @@ class Lexer:
         self.position = 0
         self.limit = len(source.text)
         self.depth = 0
+        self.words = 0
+        self.commands = 0
 
     def fault(self, what: str, position: int) -> LaunchError:
         """An error that names file and line."""
@@ -92,6 +103,9 @@ class Lexer:
         """The word that begins here; empty if none does."""
         start, parts = self.position, list[Part]()
         text, length = self.text, len(self.text)
+        self.words += 1
+        if self.words > MOST_WORDS:
+            raise self.fault(too_many("words", MOST_WORDS), start)
         while self.position < length:
             char = text[self.position]
             if char == "<" and (found := PLACEHOLDER.match(text, self.position)):
@@ -612,6 +626,9 @@ class Parser(Lexer):
 
     def _simple(self) -> Node:
         start, assignments = self.position, list[Assignment]()
+        self.commands += 1
+        if self.commands > MOST_COMMANDS:
+            raise self.fault(too_many("commands", MOST_COMMANDS), start)
         words, redirections, declares = list[RawWord](), list[Redirection](), ""
         end = start
         while True:
