@@ -45,6 +45,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _OPERATOR = re.compile(r":[-=+?]|%%|##|//|\^\^|,,|[-=+?%#/^,:@]")
 _SUBSCRIPT = re.compile(r"\[([^\]\n]*)\]")
+_BLANK = re.compile(r"(?:[ \t]|\r(?=\n))+")
+_EMPTY_LINES = re.compile(r"[ \t\n]+")
 _CONTINUED = re.compile(r"\\\r?\n")
 _ANSI = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
@@ -89,9 +91,7 @@ class Lexer:
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
-            if char in " \t" or (char == "\r" and text.startswith("\r\n", self.position)):
-                self.position += 1
-            elif found := _CONTINUED.match(text, self.position):
+            if found := _BLANK.match(text, self.position) or _CONTINUED.match(text, self.position):
                 self.position = found.end()
             elif char == "#":
                 end = text.find("\n", self.position)
@@ -410,6 +410,8 @@ class Parser(Lexer):
     def _lines(self) -> None:
         """Skips blanks, comments and ends of lines, after which here-documents stand."""
         while True:
+            if not self.here and (found := _EMPTY_LINES.match(self.text, self.position)):
+                self.position = found.end()
             self.blanks()
             if self.text.startswith("\r\n", self.position):
                 self.position += 1
