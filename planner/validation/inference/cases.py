@@ -24,6 +24,7 @@ from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.profile import engine_on
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.validation.inference.deployments import Deployment, configurations, deployment
@@ -325,7 +326,11 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     model = served_model(run, library)
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
-    engine = scheduled(library.engine(rule.profile), run)
+    offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
+    default = engine_on(
+        library.engine(rule.profile), gpu, stated_release(version), offline=offline
+    )
+    engine = scheduled(default, run)
     own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
     replica = deployment(run, model, gpu, engine, "decode_" if own else "")
     traffic = _traffic(run, mode)
