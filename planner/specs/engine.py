@@ -218,8 +218,8 @@ class Scheduler:
     """A request starts only when the cache has room for its longest answer; without it the cache
     fills as answers grow."""
     defaults: tuple[SchedulerDefault, ...] = ()
-    """What it takes in place of ``max_num_seqs`` and ``max_num_batched_tokens``, by GPU and release:
-    the first that holds."""
+    """What stands for ``max_num_seqs`` and ``max_num_batched_tokens`` on a GPU in a release: the
+    first that holds."""
     slots: bool = False
     """Without ``continuous``: its server takes a stream of requests into slots, whose room in the
     cache there is from the start, and those beyond wait for one."""

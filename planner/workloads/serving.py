@@ -44,7 +44,7 @@ from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolDeployments, PoolSource
 from planner.workloads.replicas import Replicas, ReplicaSource
-from planner.workloads.room import most_at_once
+from planner.workloads.room import LARGEST_BATCH, most_at_once
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
     SINGLE,
@@ -579,12 +579,14 @@ def _settled(source: Source) -> dict[str, Value]:
 
 
 def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """With a rate or a burst and no concurrency, all concurrencies."""
-    asked = request.request_rate is not None or burst is not None
-    modes = _modes(request)
-    if not asked or "concurrency" in request.settings or len(modes) > 1:
+    """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
+    if "concurrency" in request.settings or len(_modes(request)) > 1:
         return {}
-    return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+    if request.request_rate is not None or burst is not None:
+        return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+    if request.num_requests is not None:
+        return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
+    return {}
 
 
 def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:

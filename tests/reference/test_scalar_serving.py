@@ -178,7 +178,7 @@ def test_continuous_batching_and_its_spread(
         alone = wave_time(setting, make_replicas([c]))
         assert same(float(alone[0]), _wave(world, c)), c
         for share in (0.5, 0.9, 0.99):
-            first = scalar_serving.first_token_within(expected, share)
+            first = scalar_serving.first_token_within(world, expected, share)
             check(time_to_first_token_percentile(found, share), first, "first")
             each = scalar_serving.per_token_within(world, expected, share)
             check(time_per_output_token_percentile(found, share), each, "per_token")

@@ -1,4 +1,4 @@
-"""What a scheduler takes by default follows the GPU and the release, as vLLM's `get_batch_defaults`."""
+"""What a scheduler takes by default follows the GPU and the release."""
 
 from __future__ import annotations
 
