@@ -175,7 +175,7 @@ class Loop:
         costs, work = self.costs, self.work
         alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
-        if self.setting.engine.scheduler.chunked_prefill:
+        if self.setting.engine.scheduler.chunked_prefill and not self.setting.workload.embeds:
             # Steps that are full of prompts have a beginning, too.
             taken = taken + self._others * costs.fixed / np.minimum(work.per_step, self.running)
         if (prefixes := self.setting.prefixes) is not None:
