@@ -133,7 +133,7 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
         time = noise(load) / (most - rate) if most > rate else inf
     else:
         chance = min(others, 1.0)
-        if d.per_step >= 1:
+        if d.per_step >= 1 or not d.mixes:
             wait = met / 2 + before + after
         wait = min(wait, step + others * (d.prompt + step / d.per_step))
     own = d.prompt + before + after + beside
@@ -173,7 +173,10 @@ def first_variance(demand: Demand, met: Met) -> float:
     total = (0.5 + load) ** 2 * met.met_variance
     total += (met.met_variance + met.met**2) / 12 + load * met.met * s * (1 + c * c)
     longer = met.wait / max((0.5 + load) * met.met, 1e-300)
-    return total * longer * max(longer, 1) + (s * c) ** 2
+    queued = total * longer * max(longer, 1)
+    if longer > 1:
+        queued = min(queued, met.wait**2 * (2 / min(max(load, 1e-6), 1.0) - 1))
+    return queued + (s * c) ** 2
 
 
 def step_variance(demand: Demand, step: float, load: float) -> float:

@@ -112,8 +112,9 @@ def queue_of(
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
         others, wait = _wait(work, beside, load, met, w.input_variation)
-        # What comes with one step fits the next, unless a prompt does not.
-        wait = np.where(work.per_step < 1, wait, met / 2 + others)
+        # What comes with one step fits the next, unless a prompt does not; where prompts stop
+        # all answers, no other comes meanwhile.
+        wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
         most = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
         return Queue(
