@@ -167,15 +167,15 @@ def place_within(met: Met, share: float) -> float:
     return log(met.place_share / (1 - share)) * met.place_time
 
 
-def first_variance(demand: Demand, met: Met) -> float:
+def first_variance(demand: Demand, met: Met, waited: float) -> float:
     """The step, the time in it, the prompts of others, the own prompt."""
     load, s, c = met.load, demand.prompt, demand.variation
     total = (0.5 + load) ** 2 * met.met_variance
     total += (met.met_variance + met.met**2) / 12 + load * met.met * s * (1 + c * c)
-    longer = met.wait / max((0.5 + load) * met.met, 1e-300)
+    longer = waited / max((0.5 + load) * met.met, 1e-300)
     queued = total * longer * max(longer, 1)
     if longer > 1:
-        queued = min(queued, met.wait**2 * (2 / min(max(load, 1e-6), 1.0) - 1))
+        queued = min(queued, waited**2 * (2 / min(max(load, 1e-6), 1.0) - 1))
     return queued + (s * c) ** 2
 
 
