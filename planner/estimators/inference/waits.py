@@ -409,7 +409,8 @@ class Offered:
                 capacity=self.capacity,
             )
             wait = 1 / np.hypot(1 / lasting, 1 / ending)
-        return np.where(queue.place_share > 0, queue.place_share * share * wait, 0.0)
+            waiting = queue.place_share * share
+            return np.where(waiting > 0, waiting * wait, 0.0)
 
     def first_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
         """Mean seconds of all requests before their place: by chance, or in what piles up."""
