@@ -235,6 +235,14 @@ class Links:
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
+    def hides_exchange(self, group: Group) -> BoolArray:
+        """Whether exchanges of a group can run piece by piece behind the products around them.
+
+        Its ranks are in one scale-up domain, whose links reach the memory of the others.
+        """
+        inside = self._local_ranks(group) == np.asarray(group.size)
+        return np.asarray(inside & self.cluster.scale_up.kind.reaches_memory)
+
     def has_collective(self, kind: str) -> bool:
         """Whether the fabric has a collective of this name."""
         return kind in self._collectives
@@ -480,8 +488,13 @@ class Machine(Links):
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU of a full node; infinite where nobody says."""
+        """Bytes of host memory of a GPU of a full node; infinite where nobody says.
+
+        None besides its own where both have one memory.
+        """
         cluster = self.cluster
+        if self.gpu.unified_memory:
+            return 0.0
         if cluster.host_memory is not None:
             return cluster.host_memory / cluster.gpus_per_node
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
@@ -495,7 +508,7 @@ class Machine(Links):
 
     @property
     def _host(self) -> HostLink:
-        return self.gpu.host or HostLink(description="unknown")
+        return self.gpu.host_link
 
     @property
     def _host_memory_bandwidth(self) -> float:

@@ -216,7 +216,8 @@ class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
     ``allocatable_share``: share of the memory that programs find: error correction, driver and
-    operating system keep the rest. ``fp16_accumulate_flops``: dense peak of products of 16 bit
+    operating system keep the rest. ``unified_memory``: its memory is that of the host, so that what
+    moves to the host frees nothing. ``fp16_accumulate_flops``: dense peak of products of 16 bit
     that sum in 16 bit, where it is higher. ``num_devices``: devices that programs see it as, each
     with a process of its own. ``architecture``: the generation, as engine profiles name it.
     ``announced``: its figures are those of its maker before anybody has measured one.
@@ -241,10 +242,21 @@ class GpuSpec:
     announced: bool = False
     unmeasured: bool = False
     allocatable_share: Share = 1.0
+    unified_memory: bool = False
     thermal_design_power: Watts | None = None
     aliases: tuple[str, ...] = ()
     doubtful: str = ""
     notes: str = ""
+
+    @property
+    def host_link(self) -> HostLink:
+        """Its link to the host; in one memory a copy is read and written there."""
+        if self.unified_memory:
+            bandwidth = self.memory_bandwidth
+            return HostLink(
+                description="one memory", bandwidth=bandwidth / 2, memory_bandwidth=bandwidth
+            )
+        return self.host or HostLink(description="unknown")
 
     @property
     def allocatable_memory(self) -> float:

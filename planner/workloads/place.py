@@ -9,6 +9,7 @@ from pathlib import Path
 
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
+from planner.base.text import gibibytes
 from planner.base.training_names import TrainingObjective
 from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
@@ -466,13 +467,18 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
         It is none.
     """
     if given is not None:
+        if gpu.unified_memory:
+            raise SearchSpaceError(
+                f"{gpu.name} and its host have one memory of {gibibytes(gpu.memory_capacity)}: "
+                "leave out --host-memory."
+            )
         if not 0 < given < _MOST_HOST_MEMORY:
             raise SearchSpaceError(
                 "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
             )
         return replace(cluster, host_memory=given)
     known = gpu.host.memory_per_gpu if gpu.host is not None else None
-    if cluster.host_memory or cluster.host_memory_per_gpu or known:
+    if cluster.host_memory or cluster.host_memory_per_gpu or known or gpu.unified_memory:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
 
