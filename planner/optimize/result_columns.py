@@ -171,7 +171,7 @@ def _of_load(
         spare = _floats(table, _CAPACITY) / _floats(table, "requests_per_s")
         last = _floats(table, "request_latency_s") / _floats(table, _END) if _END in table else 0.0
         last = np.where(np.isfinite(last), np.clip(last, 0.0, 1.0), 0.0)
-        low, high = (np.minimum(one * spare, 1 / (1 + last * (1 / one - 1))) for one in (low, high))
+        low, high = (np.minimum(end * spare, 1 / (1 + last * (1 / end - 1))) for end in (low, high))
     return low, high
 
 

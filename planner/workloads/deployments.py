@@ -557,7 +557,7 @@ def memory_columns(
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
     with np.errstate(divide="ignore", invalid="ignore"):
         held = sequence_bytes(setting, c, longest)
-        # Whole tokens, of which the longest requests are a number as engines print it.
+        # Engines print whole tokens, and how many of the longest requests they hold.
         tokens = np.where(held > 0, np.floor(size / held * longest), np.nan)
         at_once = tokens / longest
     parts = {

@@ -189,7 +189,7 @@ def _or_piled_up(
 
 
 def _most_varied(estimate: ServingEstimate) -> FloatArray:
-    """Seconds to the first token beside those that every request takes, bursts and lines apart."""
+    """Seconds to the first token that vary by request, without bursts and lines."""
     served, overhead = estimate.served, request_overhead(estimate.setting)
     mean = served.placed_first - served.burst - served.line.wait
     return np.maximum(mean - served.queue.backlog - overhead, 0.0)

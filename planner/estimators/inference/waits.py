@@ -264,7 +264,7 @@ class Line:
     """Requests of clients who start at once and share the ``places`` of a replica.
 
     It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
-    seconds until the first answers make room, beyond those of that rate.
+    seconds by which the first answers make room later than at that rate.
     """
 
     number: Numeric
