@@ -80,6 +80,9 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
     """
     cluster = chosen.source.setting.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
+    replica_gpus = getattr(chosen.candidates.configurations, "replica_gpus", None)
+    if replica_gpus is not None and chosen.source.mesh is not None:
+        num_gpus = float(np.max(replica_gpus))  # replicas that do all send each other nothing
     if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
         return []
     rate = cluster.scale_out.bandwidth
@@ -216,7 +219,7 @@ def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSet
 
 def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     name = "concurrency"
-    if not chosen.is_open(name):
+    if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
     from planner.workloads.room import most_at_once
 
