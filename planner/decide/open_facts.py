@@ -96,7 +96,9 @@ def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> Mov
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, own)
-        if _is_moved(values := [number(row[name]) for row in rows])
+        # Where an alternative finds nothing in a cache it has no column of that.
+        if all(name in row for row in rows)
+        and _is_moved(values := [number(row[name]) for row in rows])
     }
     return MovingFact(
         name=fact.name,

@@ -204,17 +204,24 @@ def asked_of(request: Request) -> dict[str, Value]:
     return answers
 
 
-def settings_of(workload: str, row: Row) -> dict[str, Value]:
+def settings_of(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
     """The parameters of a row that are set by name, without those at their plain values.
 
     Experts have the type of the other matrices, and prefill workers the plain names' values, where
-    they have no other.
+    they have no other. ``usual`` are values of its framework in place of plain ones, which hold
+    together.
     """
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
         if not term.is_asked and row[name] != term.plain
     }
+    if usual:
+        is_usual = all(row[name] == value for name, value in usual.items())
+        for name in usual:
+            settings.pop(name, None)
+            if not is_usual:
+                settings[name] = row[name]
     if settings.get("expert_quantization") == settings.get("quantization"):
         settings.pop("expert_quantization", None)
     if row.get("prefill_gpu") is None:

@@ -227,6 +227,11 @@ class RlRuns(Candidates):
 
     @property
     def gpu_hours(self) -> FloatArray:
+        """GPU-seconds of the steps alone."""
+        return self.time_to_train * self.num_gpus
+
+    @property
+    def campaign_gpu_hours(self) -> FloatArray:
         """GPU-seconds of all of the calendar time."""
         return self.calendar_time * self.num_gpus
 

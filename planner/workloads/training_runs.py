@@ -316,7 +316,12 @@ class TrainingRuns(Candidates):
 
     @property
     def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the run, interruptions and spares included."""
+        """GPU-seconds of the computation alone."""
+        return self.time_to_train * self.num_gpus
+
+    @property
+    def campaign_gpu_hours(self) -> FloatArray:
+        """GPU-seconds of the calendar time: interruptions, reruns and spare GPUs included."""
         return self.run.gpu_seconds
 
     @property

@@ -503,7 +503,8 @@ def estimate_command(plan: Plan, row: Row) -> str:
             words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
     known = terms_of(workload.name, "parameter")
-    for name, value in settings_of(workload.name, row).items():
+    usual = workload.unset(plan.source_of(row))
+    for name, value in settings_of(workload.name, row, usual).items():
         short = known[name].short if name in known else ""
         words += ["--set", f"{short or name}={str(value).lower()}"]
     if request.specs is not None:
