@@ -193,8 +193,8 @@ def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object
     """The word that named a spec in the question; what names none stays as it is."""
     words = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
-    known = words.get(kind) if isinstance(words, Mapping) else None
-    return known.get(value, value) if isinstance(known, Mapping) else value
+    names = words.get(kind) if isinstance(words, Mapping) else None
+    return names.get(value, value) if isinstance(names, Mapping) else value
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:

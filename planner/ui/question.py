@@ -275,28 +275,28 @@ class Question:
         return make_request(self.asked(specs), said=option_of)
 
 
-def _field_name(word: str, known: Mapping[str, Term | None]) -> str:
+def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
     """The field that a word names: itself, or its option on the command line.
 
-    >>> known = fields_of("search", "serve")
-    >>> [_field_name(word, known) for word in ("input-tokens", "gpus", "ttft", "set")]
+    >>> fields = fields_of("search", "serve")
+    >>> [_field_name(word, fields) for word in ("input-tokens", "gpus", "ttft", "set")]
     ['input_tokens', 'num_gpus', 'time_to_first_token', 'settings']
     """
-    if word in known:
+    if word in fields:
         return word
     option = "--" + word.strip().lstrip("-").replace("_", "-")
-    by_option = {option_of(name): name for name in known}
-    terms = {name: term for name, term in known.items() if term is not None}
+    by_option = {option_of(name): name for name in fields}
+    terms = {name: term for name, term in fields.items() if term is not None}
     return by_option.get(option) or full_name(word, terms)
 
 
-def _hint_for(word: str, known: Mapping[str, Term | None], workload: str) -> str:
+def _hint_for(word: str, fields: Mapping[str, Term | None], workload: str) -> str:
     """How a word that is no field is written instead; empty where nothing is near."""
     parameters = terms_of(workload, "parameter")
     name = full_name(word, parameters)
-    if name in parameters and SETTINGS in known:
+    if name in parameters and SETTINGS in fields:
         return f" It is a parameter: give {SETTINGS}={{{name!r}: ...}}."
-    return did_you_mean(word, known)
+    return did_you_mean(word, fields)
 
 
 def prices_csv(text: str) -> str:

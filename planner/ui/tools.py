@@ -202,16 +202,16 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     return _result(text, found)
 
 
-def _without_long_parts(found: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
     """An answer without its long parts, and their names; of objects without the longest entries."""
-    kept: dict[str, object] = {}
+    shortened: dict[str, object] = {}
     left_out: list[str] = []
-    for part, value in found.items():
+    for part, value in answer.items():
         entries = dict(value) if isinstance(value, Mapping) else {}
-        sizes = {name: len(json.dumps(one)) for name, one in entries.items()}
+        sizes = {name: len(json.dumps(entry)) for name, entry in entries.items()}
         size = sum(sizes.values()) if entries else len(json.dumps(value))
         if part == "rows" or size <= _LONG:
-            kept[part] = value
+            shortened[part] = value
             continue
         left_out += [] if entries else [part]
         for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
@@ -221,8 +221,8 @@ def _without_long_parts(found: Mapping[str, object]) -> tuple[dict[str, object],
             left_out.append(f"{part}.{name}")
             del entries[name]
         if entries or part in _REQUIRED:
-            kept[part] = entries
-    return kept, left_out
+            shortened[part] = entries
+    return shortened, left_out
 
 
 def _result(text: str, found: object) -> types.CallToolResult:

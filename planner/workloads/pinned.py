@@ -189,7 +189,7 @@ def answers_of(plan: Plan, row: Row) -> dict[str, Value]:
 def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
     """Answers without the tokens of a run where its steps or samples say how long it is."""
     has_others = any(answers.get(name) for name in terms_about("run_length") if name != _TOKENS)
-    return {name: one for name, one in answers.items() if name != _TOKENS or not has_others}
+    return {name: value for name, value in answers.items() if name != _TOKENS or not has_others}
 
 
 def asked_of(request: Request) -> dict[str, Value]:

@@ -258,9 +258,9 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     number = len(front["num_gpus"])
     ranks: list[int | None] = [*range(1, number + 1)]
     tied, factor = tied_with_first(plan, front)
-    own = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
+    identity = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
     places = [*range(number)]
-    for name in own & {*front}:
+    for name in identity & {*front}:
         places = [at for at in places if front[name][at] == best[name]]
     order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
     table = {name: [values[at] for at in order] for name, values in front.items()}
