@@ -287,9 +287,14 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
         return {}
     said = {**scene.space.parameters, **request.settings}
     values = default_values(scene.profile, work)
-    ranks = said.get("tensor_parallel", 1)
-    if isinstance(ranks, Mapping) or 1 in checked("tensor_parallel", listed(ranks, {})):
+    tensor, context = (
+        checked(name, listed(request.settings.get(name, 1), {}))
+        for name in ("tensor_parallel", "context_parallel")
+    )
+    if min(tensor) == 1:
         values.pop("sequence_parallel", None)
+    if max(context) > 1:  # as the rule of split sequences asks for
+        values.pop("flash_attention", None)
     is_other = any(
         checked(name, listed(said[name], {})) != checked(name, [value])
         for name, value in values.items()
