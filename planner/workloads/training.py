@@ -306,8 +306,14 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
 def default_notes(scene: Scene) -> dict[str, str]:
     """Those values in words."""
     values = framework_defaults(scene, scene.question.work)
-    name = scene.profile.name
-    return {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    name, request = scene.profile.name, scene.question.request
+    notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    said = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    stage = scene.profile.default_zero_stage
+    if is_open and stage and max(scene.question.counts) > 1:
+        notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
+    return notes
 
 
 def default_values(profile: FrameworkProfile, work: Adapted) -> dict[str, Value]:
