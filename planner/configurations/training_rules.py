@@ -542,7 +542,8 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
     if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
-    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    leave = np.asarray([code.of_states for code in Offload])[c.offload]
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | leave
     return np.asarray(c.optimizer_in_backward & waits)
 
 
@@ -608,7 +609,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("fp8_recipe", "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 "
          "itself, blockwise one with kernels for it", fp8_recipe),
         ("optimizer_in_backward", "optimizer_in_backward needs one micro-batch per step, no "
-         "pipeline and no offload", _in_backward),
+         "pipeline and no offload of states", _in_backward),
         ("framework", "the framework does not support this combination", _framework),
         ("offload", "the framework cannot offload this, or not at this zero_stage (drives: 3), or "
          "the GPU's link to its host is not known", _offload),

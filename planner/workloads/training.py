@@ -40,6 +40,8 @@ from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flat_step import TENSOR_PARALLEL
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import Setting
@@ -81,10 +83,28 @@ from planner.workloads.training_runs import TrainingRuns, TrainingSource
 
 
 def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
-    """The one step of a run; none where its time is a flat share of the peak."""
-    if not isinstance(runs, TrainingRuns) or runs.estimate.is_flat:
+    """The one step of a run."""
+    if not isinstance(runs, TrainingRuns):
         return {}
+    if runs.estimate.is_flat:
+        parts = merged(_flat_parts(runs.estimate))
+        return {"step": TimedStep(seconds=first(runs.step_time), parts=parts)}
     return {"step": timed_training(runs.estimate.time)}
+
+
+def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
+    """The modules of a step of a specified efficiency; communication with the work behind it."""
+    works = [
+        work
+        for operator, _ in estimate.time.operator_times()
+        if operator.part == TENSOR_PARALLEL
+        for work in operator.works
+    ]
+    for name, seconds in estimate.flat_modules.items():
+        terms = {term: first(value) for term, value in seconds.items()}
+        is_sent = name == TENSOR_PARALLEL
+        part = TENSOR_PARALLEL if is_sent else "flops_efficiency"
+        yield TimedPart.of(name, name, terms, works if is_sent else (), part=part)
 
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
