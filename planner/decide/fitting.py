@@ -116,14 +116,14 @@ def gpus_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> MoreGpus:
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
-            if change := _change_on(plan, found, may_be, count, only_layout):
+            if change := change_on(plan, found, may_be, count, only_layout):
                 changes.insert(0, (count, change))
                 counts = [one for one in counts if one < count]
                 break
     return MoreGpus(most=most, changes=changes)
 
 
-def _change_on(
+def change_on(
     plan: Plan, found: Evaluation, may_be: MayBe, count: int, only_layout: bool
 ) -> Change | None:
     """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
@@ -131,7 +131,7 @@ def _change_on(
     None where nothing that is tried fits.
     """
     own = found.candidates.row
-    row = _on_gpus(own, count)
+    row = own if count == own["num_gpus"] else _on_gpus(own, count)
     base = _with_columns(found.candidates.configurations, row, ("num_gpus", "global_batch_size"))
     wide = wide_plan(plan, row)
     if wide is None:
@@ -144,7 +144,7 @@ def _change_on(
     chosen = fastest if only_layout and 0 not in best else min(best)
     change = near.changes({chosen: best[chosen]})[0]
     grown = {name: (own[name], row[name]) for name in row if row[name] != own[name]}
-    del grown["num_gpus"]
+    grown.pop("num_gpus", None)
     return replace(change, changed={**grown, **change.changed})
 
 
@@ -294,7 +294,9 @@ class _Near:
             usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
             exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
             table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})
-        table = table.rows(np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape)))
+        possible = np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape))
+        # Where rules reject all of them one is judged, and rejected as well.
+        table = table.rows(possible if possible.size else np.zeros(1, dtype=np.intp))
         judged = source.judged(table)
         return cls(
             plan=plan,
