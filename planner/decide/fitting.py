@@ -44,6 +44,7 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
 MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
@@ -162,6 +163,25 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
             if not judged.rejected_by and not fit_probability(row) < SURE:
                 return kind, row
     return None
+
+
+def surer_options(plan: Plan, row: Row) -> dict[str, float]:
+    """Options with which a chosen plan fits at least 90 % surely, each with the probability.
+
+    Empty where it fits as surely already, or nothing tells how surely.
+    """
+    if not fit_probability(row) < SURE:
+        return {}
+    own = one_configuration(PinnedPlan.of(plan, row).request())
+    found, options = evaluated(own), {}
+    if found.source.mesh is not None and not found.rejected_by:
+        changes = changes_that_fit(own, found, lambda *_: True).changes
+        for change in [one for one in changes if one.fits >= SURE][:1]:
+            settings = (f"--set {name}={value}" for name, (_, value) in change.changed.items())
+            options[" ".join(settings).lower()] = change.fits
+    if adapter := adapter_that_fits(own):
+        options[f"--adapter {adapter[0]}"] = fit_probability(adapter[1])
+    return options
 
 
 def _layout(source: Source) -> tuple[str, ...]:

@@ -98,8 +98,11 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
 
 def _said(imported: Imported) -> str:
     """The parameters and questions that the file answers, in their order."""
+    named = dict(imported.values)
+    if str(named.get("quantization_bits")) == "8":
+        named["adapter"] = "8-bit lora"
     words = [
-        f"{_word(name)} {_shown(imported.values[name])}"
+        f"{_word(name)} {_shown(named[name])}"
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
         and not _is_plain(term, imported.values[name])
