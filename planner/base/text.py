@@ -126,76 +126,19 @@ def per_second(rate: float) -> str:
     return f"{significant(rate)}/s"
 
 
-_NOUNS = (
-    "answers",
-    "cells",
-    "characters",
-    "chunks",
-    "columns",
-    "configurations",
-    "copies",
-    "cores",
-    "curves",
-    "days",
-    "directories",
-    "documents",
-    "entries",
-    "errors",
-    "examples",
-    "experts",
-    "faults",
-    "fields",
-    "figures",
-    "files",
-    "GPUs",
-    "groups",
-    "hours",
-    "layers",
-    "lines",
-    "measurements",
-    "methods",
-    "micro-batches",
-    "minutes",
-    "models",
-    "months",
-    "nodes",
-    "numbers",
-    "offers",
-    "operators",
-    "options",
-    "parameters",
-    "passes",
-    "periods",
-    "plans",
-    "pools",
-    "processes",
-    "prompts",
-    "publishers",
-    "questions",
-    "replicas",
-    "requests",
-    "rows",
-    "runs",
-    "samples",
-    "scenarios",
-    "sequences",
-    "services",
-    "slots",
-    "sources",
-    "specs",
-    "stages",
-    "steps",
-    "things",
-    "tokens",
-    "users",
-    "values",
-    "workers",
-    "years",
+NOUNS = (
+    "answers|cells|characters|chunks|columns|configurations|copies|cores|curves|days"
+    "|directories|documents|entries|errors|examples|experts|faults|fields|figures|files|GPUs"
+    "|groups|hours|layers|lines|measurements|methods|micro-batches|minutes|models|months|nodes"
+    "|numbers|offers|operators|options|parameters|passes|periods|plans|pools|processes|prompts"
+    "|publishers|questions|replicas|requests|rows|runs|samples|scenarios|sequences|services"
+    "|slots|sources|specs|stages|steps|things|tokens|users|values|workers|years"
 )
+"""What texts count, as alternatives of a pattern."""
 _ENDS = {"ies": "y", "sses": "ss", "tches": "tch"}
 _SINGULAR = {"are": "is", "have": "has", "were": "was", "do": "does"}
 _ONE_OF_SEVERAL = re.compile(
-    rf"(?<![\w.,/])1 ((?!(?:of|to|or|and|x|in|at) )[a-z-]+ )?({'|'.join(_NOUNS)})(?![\w/-])"
+    rf"(?<![\w.,/])1 ((?!(?:of|to|or|and|x|in|at) )[a-z-]+ )?({NOUNS})(?![\w/-])"
     rf"(?: ({'|'.join(_SINGULAR)})(?!\w))?"
 )
 
