@@ -203,6 +203,8 @@ def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Val
         known = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
         now: Any = own[name]
         saves_less = known.index(now) + 1 if now in known else 0
+        if name == "offload" and saves_less:  # the host's memory may be what is too small
+            known, saves_less = [str(term.plain), *(one for one in known if one != now)], 0
         values = [value for value in known[saves_less:] if may_be(name, value)]
         if values and name not in unsupported(source, number(own["num_gpus"])):
             found[name] = list(dict.fromkeys(values))
