@@ -157,9 +157,10 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     if not changes and found.rejected_by in MEMORIES:
         attempts = attempts_of(plan, found, may_be, imported.target.profiles)
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
-    if not found.rejected_by:
+    if not found.rejected_by or found.rejected_by in MEMORIES:
         more = _told(imported, change, rewritten)
         write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+    if not found.rejected_by:
         draw_plan(given, picture, plan, found.candidates)
     if not given["quiet"]:
         console = make_console(stderr=given["json"] == Path("-"))
@@ -269,6 +270,7 @@ def _told(
         "defaults": dict(imported.defaults),
         "assumed": dict(imported.assumed),
         "notes": list(imported.notes),
+        "not_modelled": imported.not_modelled,
         "lines": [
             {
                 "line": line.line,

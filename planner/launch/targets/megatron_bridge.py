@@ -281,21 +281,21 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
         values=values,
         shape=None if model is not None else read.shape,
         used=frozenset(name for name, each in given.items() if _is_used(name, each)),
-        ignored=_ignored(given),
+        ignored=frozenset(name for name in _OF_PRIMUS if name in given),
+        unread=_of_megatron(given),
         defaults={name: text for name, text in defaults.items() if name in values},
         asked=tuple(asked),
         notes=tuple(notes),
     )
 
 
-def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
-    """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
+def _of_megatron(given: Mapping[str, Given]) -> frozenset[str]:
+    """Keys of Primus that are arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
-    arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
-    return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
+    return frozenset(name for name in keys if known.find(_dashed(_key(name))) is not None)
 
 
 _USED = re.compile(

@@ -427,6 +427,7 @@ _USED = (
     *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", "--max_samples"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
+    "--deepspeed_config_file",
 )
 
 
@@ -595,26 +596,18 @@ def _optimizer(said: Said, found: Gathered, file: str) -> None:
     name = said.of("script", "optimizer_name")
     if name is None:
         return
-    known = optimizer_of(name)
-    if known is None and _OTHER_STATES.search(name):
+    if optimizer_of(name) is None and _OTHER_STATES.search(name):
         raise SpecError(
             f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
             "is not predicted: name another one to have the rest predicted."
         )
-    if known is None:
-        found.notes.append(f"The optimizer {name} is predicted as Adam.")
-        return
-    for parameter, code in known.items():
-        if code:
-            found.values[parameter] = code.word
-            found.defaults.pop(parameter, None)
+    found.put_optimizer(name)
     if not is_paged(name):
         return
     framework = Catalogue(None).load_framework(str(found.values["framework"])).spec
     if not framework.paged_optimizer or found.values.get("offload", "none") != "none":
         found.notes.append(f"The states of {name} are predicted to stay where they are, unpaged.")
-    else:
-        found.values["paged_optimizer"] = "true"
+        del found.values["paged_optimizer"]
 
 
 _HEADS = ("seq_cls", "embedding", "reranker")

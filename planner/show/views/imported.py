@@ -83,12 +83,17 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     if is_full:
         yield from _lines_blocks(imported)
         return
-    for status, words in (
-        (Status.OPEN, "The file alone does not say"),
-        (Status.UNKNOWN, f"{target.tool} does not know"),
+    for status, before, after in (
+        (Status.OPEN, "The file alone does not say ", "."),
+        (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
+        (
+            Status.UNKNOWN,
+            "Not understood, may change the result: ",
+            f" ({target.tool} does not know it).",
+        ),
     ):
         if lines := imported.of(status):
-            yield said(f"  {words} {_named(lines)}.")
+            yield said(f"  {before}{_named(lines)}{after}")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(
