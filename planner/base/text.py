@@ -143,8 +143,8 @@ _ONE_OF_SEVERAL = re.compile(
 )
 
 
-def _one(found: re.Match[str]) -> str:
-    adjective, noun, verb = found.groups(default="")
+def _singular(match: re.Match[str]) -> str:
+    adjective, noun, verb = match.groups(default="")
     short = noun.removesuffix("s")
     for plural, singular in _ENDS.items():
         if noun.endswith(plural):
@@ -158,7 +158,7 @@ def agreed(words: str) -> str:
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
     """
-    return _ONE_OF_SEVERAL.sub(_one, words)
+    return _ONE_OF_SEVERAL.sub(_singular, words)
 
 
 def counted(number: float, noun: str) -> str:

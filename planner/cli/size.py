@@ -57,8 +57,8 @@ def size(given: options.Given) -> None:
     startup = read_startup(given["startup_time"] or 0, "--startup-time")
     file = None if given["load"] is None else Path(given["load"])
     of_file = _requests_of_file(given) if given["from_file"] is not None else []
-    asked = _searched_of_file(given, of_file) if of_file else make_request(given)
-    request, load = load_of(asked, file, given["startup_time"], said)
+    question = _searched_of_file(given, of_file) if of_file else make_request(given)
+    request, load = load_of(question, file, given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
@@ -95,18 +95,18 @@ def _requests_of_file(given: options.Given) -> list[tuple[Request, MayBe]]:
     if options.is_given(given, "gpu"):
         gpus = gpus_of(tuple(map(str, several(given["gpu"], "--gpu"))), specs=given["specs"])
     else:
-        alone = make_request(given)
+        request = make_request(given)
         imported = given.get("imported")
         if imported is None or "gpu" not in imported.assumed:
-            return [(alone, _can_say(given))]
+            return [(request, _can_say(given))]
         gpus = gpus_of(None, specs=given["specs"])
-    found = []
+    requests = []
     for gpu in gpus:
         on_gpu = {**given, "gpu": gpu, "launch_assumed": {"gpu": gpu}}
         request = make_request(on_gpu).changed(gpu=gpu)
-        found.append((request, _can_say(on_gpu)))
-    given["workload"] = found[0][0].workload
-    return found
+        requests.append((request, _can_say(on_gpu)))
+    given["workload"] = requests[0][0].workload
+    return requests
 
 
 def _can_say(given: options.Given) -> MayBe:
@@ -116,8 +116,8 @@ def _can_say(given: options.Given) -> MayBe:
 
 
 def _searched_of_file(given: options.Given, of_file: Sequence[tuple[Request, MayBe]]) -> Request:
-    """What a search of sizes is asked of a file: all but its layout and its number of GPUs."""
-    gpus = tuple(str(one.gpu) for one, _ in of_file)
+    """The question of a file without its layout and its number of GPUs."""
+    gpus = tuple(str(request.gpu) for request, _ in of_file)
     first = {**given, "gpu": gpus[0], "launch_assumed": {"gpu": gpus[0]}}
     request = make_request(first, is_search=True)
     is_counted = options.is_given(given, "num_gpus")

@@ -1,4 +1,4 @@
-"""The fewest GPUs of each type on which a plan fits, where nothing says how fast it must be."""
+"""The fewest GPUs of each type on which a plan fits, where no speed is required."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from planner.workloads.plan import Plan, evaluated, one_configuration
 
 
 def is_only_to_fit(request: Request, load: Load | None, budget: Budget | None) -> bool:
-    """Whether no rate, deadline, budget or limit says what GPUs must reach."""
+    """Whether there is no rate, deadline, budget or limit to size GPUs for."""
     bounds = {*terms_about("sized"), POWER} & {*request.constraints}
     return request.request_rate is None and not (bounds or load or budget)
 
@@ -46,33 +46,33 @@ def fewest_that_fit(
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible for all GPUs alike.
     """
-    found, errors = list[Size](), list[PlannerError]()
-    for at, (asked, may_be) in enumerate(requests, start=1):
-        request = sure(asked)
+    sizes, errors = list[Size](), list[PlannerError]()
+    for at, (question, may_be) in enumerate(requests, start=1):
+        request = sure(question)
         for contract in contracts:
             try:
-                found.append(_size(replace(request, contract=contract), may_be, counts))
+                sizes.append(_size(replace(request, contract=contract), may_be, counts))
             except PlannerError as error:
                 errors.append(error)
                 words = " ".join(str(error).split())
-                found.append(Size(gpu=str(request.gpu), contract=contract or "", reason=words))
+                sizes.append(Size(gpu=str(request.gpu), contract=contract or "", reason=words))
         if progress is not None:
             progress(at)
-    if len(errors) == len(found):
+    if len(errors) == len(sizes):
         raise errors[0]
-    return Sizes(request=sure(requests[0][0]), sizes=ordered(found), fits_alone=True)
+    return Sizes(request=sure(requests[0][0]), sizes=ordered(sizes), fits_alone=True)
 
 
 def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
     """The first number of GPUs of one type on which a plan surely fits."""
-    own = one_configuration(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
-    found = evaluated(own)
-    cluster = found.source.setting.machine.cluster
+    current = one_configuration(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
+    evaluation = evaluated(current)
+    cluster = evaluation.source.setting.machine.cluster
     most = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
     numbers = tuple(counts) or whole_nodes(cluster.gpus_per_node, most)
 
     def first(among: Sequence[int], *, only_layout: bool = True) -> Change | None:
-        changes = (change_on(own, found, may_be, count, only_layout) for count in among)
+        changes = (change_on(current, evaluation, may_be, count, only_layout) for count in among)
         return next((change for change in changes if change is not None), None)
 
     change = first(coarse(numbers))
@@ -82,18 +82,20 @@ def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
         plan = _plan_of(request, change.row)
         fleet = Fleet.of(plan, evaluated(plan).candidates)
         contract = str(fleet.row.get("contract") or request.contract or "")
-        return Size(gpu=found.source.gpu, contract=contract, fewest=fleet, tried=numbers)
+        return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
     other = first(coarse(numbers), only_layout=False)
     reason = f"does not fit on {_span(numbers)}{_with(other)}"
-    if found.rejected_by not in ("", *MEMORIES):
-        reason = f"impossible on {_span(numbers)}: {_description(found)}"
-    return Size(gpu=found.source.gpu, contract=request.contract or "", reason=reason, tried=numbers)
+    if evaluation.rejected_by not in ("", *MEMORIES):
+        reason = f"impossible on {_span(numbers)}: {_description(evaluation)}"
+    return Size(
+        gpu=evaluation.source.gpu, contract=request.contract or "", reason=reason, tried=numbers
+    )
 
 
-def _description(found: Evaluation) -> str:
+def _description(evaluation: Evaluation) -> str:
     """The rule that a configuration breaks, in words."""
-    rules = {rule.name: rule.description for rule in found.source.rules}
-    return rules.get(found.rejected_by, found.rejected_by)
+    rules = {rule.name: rule.description for rule in evaluation.source.rules}
+    return rules.get(evaluation.rejected_by, evaluation.rejected_by)
 
 
 def _span(counts: Sequence[int]) -> str:
