@@ -10,7 +10,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import OptimizerKind
 from planner.base.records import record
 from planner.base.training_names import is_paged, optimizer_of
 from planner.confidence.classes import Release
@@ -145,14 +144,13 @@ class Gathered:
         settings = optimizer_of(class_name)
         if settings is None:
             self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
-            self.values["optimizer"] = OptimizerKind.ADAM.word
             return
         for parameter, code in settings.items():
-            if code or parameter == "optimizer":
+            if code:  # 0 is what the program does without a name
                 self.values[parameter] = code.word
                 self.defaults.pop(parameter, None)
         if is_paged(class_name):
-            self.values["paged_optimizer"] = True
+            self.values["paged_optimizer"] = "true"
 
     def made(self, workload: str = "train", **more: Any) -> Answers:
         """The answers; ``more`` are the other fields of them."""
