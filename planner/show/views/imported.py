@@ -14,6 +14,7 @@ from planner.base.text import value as shown
 from planner.base.units import GIB
 from planner.decide.explaining.largest import largest_length
 from planner.decide.improve import Change
+from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
@@ -88,6 +89,9 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     ):
         if lines := imported.of(status):
             yield said(f"  {before}{_named(lines)}{after}")
+    for line in imported.of(Status.OPEN):
+        if ONLY_IN_SOME in line.meaning:
+            yield said(f"  {line.meaning.partition(';')[0]}.")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(
