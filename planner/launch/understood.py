@@ -90,7 +90,7 @@ class Answers:
     target does where the file says nothing, by term, with the reason. ``asked`` are terms that the
     file leaves open and that have no default; ``notes`` say what else is worth knowing.
     ``otherwise`` are values in place of defaults with which it does not fit, by term, each with
-    the reason.
+    the reason. ``required`` are terms that have no default here, each with the reason.
     """
 
     workload: str
@@ -103,6 +103,7 @@ class Answers:
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     otherwise: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+    required: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
