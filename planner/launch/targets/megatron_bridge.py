@@ -139,6 +139,17 @@ _PROGRAMS = (
     *_RECIPES_SCRIPTS,
 )
 _STARTER = "train.sh"
+_NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
+"""Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
+# conf/megatron_llama_config.yaml beside them in NVIDIA/NeMo 1.23.
+_NEMO_LLAMA = {
+    "model.activation": "fast-swiglu",
+    "model.bias": "false",
+    "model.normalization": "rmsnorm",
+    "model.share_embeddings_and_output_weights": "false",
+    "model.hidden_dropout": "0.0",
+    "model.attention_dropout": "0.0",
+}
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
@@ -165,6 +176,8 @@ def starts(words: Sequence[str]) -> bool:
         return False
     if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
         return True
+    if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
+        return True
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
@@ -179,6 +192,9 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
+    words = [text or "" for each in found.positional for text in each.texts]
+    if any(word.endswith("megatron_llama_pretraining.py") for word in words):
+        own = {**{key: stated(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
     recipe = _recipe_of(own, found.world.gpu)
     given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")

@@ -84,7 +84,7 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         (
             Status.UNKNOWN,
             "Not understood, may change the result: ",
-            f" ({target.tool} does not know it).",
+            f" (no options of {target.tool}).",
         ),
     ):
         if lines := imported.of(status):
