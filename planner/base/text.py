@@ -125,9 +125,19 @@ def per_second(rate: float) -> str:
     return f"{significant(rate)}/s"
 
 
+def counted(number: float, noun: str) -> str:
+    """A number of things, one or several.
+
+    >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
+    ('1 run', '2,000 runs', '0 GPUs')
+    """
+    shown = count(number)
+    return f"{shown} {noun}{'' if shown == '1' else 's'}"
+
+
 def gpus(number: float) -> str:
     """A number of GPUs."""
-    return f"{count(number)} GPUs"
+    return counted(number, "GPU")
 
 
 def listed(words: Iterable[str]) -> str:

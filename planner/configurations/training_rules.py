@@ -173,8 +173,7 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
         narrow = narrow | (told == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
-    host = context.gpu.host
-    is_possible = context.gpu.vendor == "NVIDIA" and host is not None and bool(host.bandwidth)
+    is_possible = context.gpu.vendor == "NVIDIA" and bool(context.gpu.host_link.bandwidth)
     return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
 
 
@@ -551,13 +550,15 @@ def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
-    profile, host = context.framework, context.gpu.host
+    profile = context.framework
     kinds = {*profile.offloading.kinds, Offload.NONE.word}
     known = [kinds.issuperset(kind.parts) for kind in Offload]
     sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
     alone = c.data_parallel * c.context_parallel == 1
     violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
-    if host is None or host.bandwidth is None:
+    if context.gpu.unified_memory:
+        violated = violated | (c.offloaded_tensors != 0)
+    elif context.gpu.host_link.bandwidth is None:
         violated = violated | (c.offload != Offload.NONE) | (c.offloaded_tensors != 0)
     return np.asarray(violated)
 

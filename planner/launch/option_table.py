@@ -249,9 +249,10 @@ class OptionTable:
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
-        """Whether no row calls just this value of a parameter impossible."""
+        """Whether no row calls just this value of a parameter impossible, or one reads it."""
         rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
-        return not any(row.is_of(value) for row in rows)
+        read = [row for row in self.rows_of(parameter, Role.READS) if row.value]
+        return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
 
     def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
         """The rows of a parameter with one of some roles."""

@@ -192,7 +192,10 @@ def test_a_flat_efficiency_has_the_time_of_its_flops(planner, tmp_path):
     assert "as long as their FLOPs take" in " ".join(ran.out.split())
     rows = pd.read_csv(path)
     parts = [name for name in rows if name.startswith("time_") and name.endswith("_s")]
-    assert parts == ["time_forward_s", "time_backward_s", "time_recompute_s", "time_reference_s"]
+    assert parts == [
+        f"time_{name}_s"
+        for name in ("forward", "backward", "recompute", "reference", "tensor_parallel")
+    ]
     assert rows[parts].sum(axis=1).to_numpy() == pytest.approx(rows["step_time_s"].to_numpy())
 
 

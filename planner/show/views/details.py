@@ -89,7 +89,7 @@ def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         yield Title(text="How sure")
     if sure is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        pairs = sure_pairs(row, sure, capacity, facts)
+        pairs = sure_pairs(row, sure, capacity)
         if on_host := host_words(row, candidates.source.setting.machine):
             pairs["host memory"] = on_host
         yield Pairs(pairs=pairs)

@@ -17,7 +17,7 @@ from planner.base.cells import number_in
 from planner.base.records import record
 from planner.optimize.collector import rows_of
 from planner.optimize.result import SearchResult
-from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.result_columns import ends_of, full_columns, intervals
 from planner.optimize.source import Columns, first_row
 from planner.question.terms import glossary, is_of_answers, percentile_of, term_of_column, terms_of
 from planner.show.page import (
@@ -34,7 +34,7 @@ from planner.show.page import (
     fitted,
     said,
 )
-from planner.show.views.sure import ties, told_ends
+from planner.show.views.sure import ties
 from planner.show.views.told import SHORT_WORDS, degrees, label, short_plan, told_alike
 from planner.workloads.base import Wording, Workload
 from planner.workloads.plan import Plan
@@ -338,7 +338,8 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
     rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
-    ends = told_ends(plan, result.recommended)
+    best = result.recommended.source
+    ends = intervals(one, best.confidence(number_in(one, "num_gpus")))
     mine, best, last = (short_plan(plan, row) for row in (one, *rows))
     return FrontPoints(
         first=_points(first, table),
