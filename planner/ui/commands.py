@@ -387,7 +387,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         page = replace(made.page, sections=[first, *sections, *others])
         return replace(made, page=page, told=told)
     result = result_of(plan, found)
-    needs = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
+    needs = [*misfit_blocks(plan, row)] if found.rejected_by in MEMORIES else []
     page = Page(
         title=str(imported.path.name),
         question=[f"{imported.target.title}, as {imported.path.name} starts it"],

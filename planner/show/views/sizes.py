@@ -9,6 +9,7 @@ from planner.base import text
 from planner.base.cells import number
 from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
+from planner.decide.near import SURE
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import (
     DEADLINES,
@@ -118,6 +119,9 @@ def question_lines(sizes: Sizes) -> list[str]:
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
     sure = request.limit_confidence
+    if sizes.fits_alone:
+        fewest = "No rate, deadline or budget is given: the fewest GPUs on which it fits"
+        return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"
         if sure == MEDIAN

@@ -132,7 +132,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
     'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    counted = f"; {text.count(runs)} runs on this GPU" if runs else ""
+    counted = f"; {text.counted(runs, 'run')} on this GPU" if runs else ""
     counted = "; not proven, no runs on this GPU" if runs == 0 else counted
     return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
 
