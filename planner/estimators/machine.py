@@ -461,10 +461,22 @@ class Machine(Links):
         )
 
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
-        """Seconds to copy between a GPU and its host while its neighbours do so too."""
+        """Seconds to copy between a GPU and its host while its neighbours do so too.
+
+        ``link_fraction`` is what the copies of a program reach, the start of each included.
+        """
         link = self._host.bandwidth or np.nan
         rate = np.minimum(link * link_fraction, self._host_memory_bandwidth)
         return self._copied(num_bytes, rate, link)
+
+    def single_copy_time(
+        self, num_bytes: Numeric, link_fraction: float | None = None
+    ) -> FloatArray:
+        """Seconds of one copy between a GPU and its host, from pinned memory, with its start."""
+        link, e = self._host.bandwidth or np.nan, self.gpu.efficiency.host_copy
+        share = e.bandwidth_fraction if link_fraction is None else link_fraction
+        rate = np.minimum(link * share, self._host_memory_bandwidth)
+        return self._copied(num_bytes, rate, link, e.latency)
 
     def host_memory_time(self, num_bytes: Numeric, memory_fraction: float) -> FloatArray:
         """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
@@ -480,10 +492,12 @@ class Machine(Links):
         """A GPU's share of what the drives of its node read and write [B/s]."""
         return self.cluster.drive_bandwidth or _USUAL_DRIVE_BANDWIDTH
 
-    def _copied(self, num_bytes: Numeric, rate: Numeric, peak: Numeric) -> FloatArray:
-        time = np.asarray(num_bytes / rate)
+    def _copied(
+        self, num_bytes: Numeric, rate: Numeric, peak: Numeric, start: float = 0.0
+    ) -> FloatArray:
+        time = np.asarray(num_bytes / rate) + start
         if self.ledger is not None:
-            self.record(copy_work(num_bytes, rate, peak, time))
+            self.record(copy_work(num_bytes, rate, peak, time, start))
         return time
 
     @property

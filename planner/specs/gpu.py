@@ -155,6 +155,14 @@ class AttentionKernelEfficiency:
 
 
 @checked
+class HostCopyEfficiency:
+    """One copy between a GPU and its host: ``t = t0 + B/(W b)``, W the bandwidth of the link."""
+
+    bandwidth_fraction: Fraction = 1.0
+    latency: Seconds = 0.0
+
+
+@checked
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
@@ -181,6 +189,7 @@ class Efficiency:
     sustained_compute_fraction: Fraction
     portable_attention_fraction: Fraction
     attention_backward_fraction: Fraction
+    host_copy: HostCopyEfficiency = HostCopyEfficiency()
     sustained_fp8_fraction: Fraction | None = None
     sustained_attention_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
@@ -324,6 +333,7 @@ class ClusterSpec:
 
 
 DEFAULT = "default ("
+_HOST_LINK = "host_link"
 _LINK_CLASSES = {
     LinkKind.NVLINK: "nvlink",
     LinkKind.PCIE: "pcie",
@@ -342,7 +352,11 @@ def with_defaults(
     SpecError
         A default is unknown, cannot be read, or leads back to itself.
     """
-    return _completed(table, where, folder, ())
+    completed, files = _completed(table, where, folder, ())
+    link, of_link = _default_tables(_HOST_LINK, where, folder, ())
+    efficiency = merged(link["efficiency"], completed.get("efficiency", {}))
+    sources = table_of(link["sources"], where) | table_of(completed.get("sources", {}), where)
+    return {**completed, "efficiency": efficiency, "sources": sources}, [*files, *of_link]
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:

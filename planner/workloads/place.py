@@ -38,6 +38,7 @@ from planner.specs.price import (
 )
 from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
+from planner.workloads.network import with_network
 from planner.workloads.open_facts import Notes
 
 _LARGEST_PUE = 10.0
@@ -326,9 +327,9 @@ def read_place(
     if request.workload == "train" and not request.at_shares:
         _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
-    cluster = with_nodes(cluster, request.gpus_per_node)
+    cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
     if "cluster" in notes.defaults:
-        notes.defaults["cluster"] = _own_links(cluster)
+        notes.defaults["cluster"] = _own_links(cluster, request.network)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
     if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
@@ -450,11 +451,12 @@ def hardware(
     return gpu.spec, cluster
 
 
-def _own_links(cluster: ClusterSpec) -> str:
-    """What is said of a cluster that nobody named."""
+def _own_links(cluster: ClusterSpec, network: str | None = None) -> str:
+    """The nodes and the network of a cluster that nobody named."""
+    origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
         f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
-        "per GPU between them (the GPU's own links)"
+        f"per GPU between them ({origin})"
     )
 
 

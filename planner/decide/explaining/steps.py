@@ -157,7 +157,8 @@ def _rate(done: Done) -> str:
 
 def _copy(done: Done) -> str:
     moved, bandwidth = _told(done, "num_bytes", "bandwidth")
-    return f"{moved}/({bandwidth})"
+    start = f"{seconds(done.figure('latency'))} + " if "latency" in done.work.figures else ""
+    return f"{start}{moved}/({bandwidth})"
 
 
 def _sizes(done: Done) -> str:
