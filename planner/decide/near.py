@@ -12,6 +12,7 @@ from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.cells import Row, Value, number
 from planner.base.records import record
 from planner.errors import PlannerError
+from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.collector import full_rows
 from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Problem
@@ -124,8 +125,12 @@ def wide_plan(
     if workload == "train":
         asked["global_batch_size"] = int(number(own["global_batch_size"]))
     if workload == "serve":
-        # What an engine is told to run at once goes with what it does.
-        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=None)
+        # A server may be started with another number of sequences, as on the largest GPUs.
+        most = None
+        if request.max_num_seqs is not None and isinstance(source.setting, ServingSetting):
+            defaults = source.setting.engine.scheduler.defaults
+            most = max((default.max_num_seqs for default in defaults), default=None)
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=most)
     try:
         return make_plan(request.changed(**asked))
     except PlannerError:

@@ -117,7 +117,7 @@ def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> Flo
     share = _ABOVE_LARGEST / np.maximum(np.asarray(running, dtype=np.float64), 1.0)
 
     def largest(above: FloatArray) -> FloatArray:
-        return np.interp(-np.log(share), -np.log(np.maximum(above, 1e-300)), x)
+        return np.asarray(np.interp(-np.log(share), -np.log(np.maximum(above, 1e-300)), x))
 
     later = np.clip(1 - 1 / np.asarray(waves), 0.0, 1.0)
     fresh = largest(normal_tail(u)) - 1
