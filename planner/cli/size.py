@@ -33,16 +33,15 @@ def size(given: options.Given) -> None:
     from planner.decide.sizing.envelope import read_budget
     from planner.decide.sizing.load import load_of
     from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.size import contracts_given
+    from planner.decide.sizing.size import contracts_given, without_contract
     from planner.show.terminal import make_console, write
     from planner.show.views.rows import row_files
     from planner.show.views.sizes import add_sizes, sizes_blocks
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
-        given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
+        given["contract"] if options.is_given(given, "contract") else None, "--contract"
     )
-    given.pop("contract", None)
     if given["services"] is not None or given["pools"] is not None:
         (_share if given["pools"] is None else _pools)(given, contracts)
         return
@@ -51,7 +50,8 @@ def size(given: options.Given) -> None:
     said = options.option_name
     startup = read_startup(given["startup_time"] or 0, "--startup-time")
     file = None if given["load"] is None else Path(given["load"])
-    request, load = load_of(make_request(given), file, given["startup_time"], said)
+    asked = without_contract(make_request(given))
+    request, load = load_of(asked, file, given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
@@ -122,7 +122,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import Service, read_stock
-    from planner.decide.sizing.size import SERVICES
+    from planner.decide.sizing.size import SERVICES, without_contract
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
     from planner.show.views.services import add_length_pools, length_pools_blocks
@@ -133,7 +133,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     check_outputs(given["csv"], given["json"])
     said, pools = options.option_name, read_pools(given["pools"], "--pools")
     load = None if given["load"] is None else read_load(given["load"])
-    service = Service(name="", request=make_request(given), load=load)
+    service = Service(name="", request=without_contract(make_request(given)), load=load)
     number = num_parts(cuts_of(service.request, pools, said))
     with progress_bar(number, "pools", quiet=given["quiet"]) as progress:
         found = pools_by_length(

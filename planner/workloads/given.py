@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from planner.base.cells import Value
+from planner.base.enums import Contract
 from planner.base.training_names import is_objective
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
@@ -26,8 +27,10 @@ from planner.question.inputs import (
     suggestion,
     whole,
 )
+from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.specs.price import CONTRACTS
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -113,7 +116,21 @@ def _read(
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = (base or Request(model="")).changed(**read_fields)
+    if "price" in read_fields:
+        price = checked_price(
+            request.price, _contracts(request), said("price"), said("purchase_price")
+        )
+        request = replace(request, price=price)
+    elif base is not None and base.price is not None and _contracts(request) != _contracts(base):
+        # A price that was read before stays that of its own contract.
+        price = with_contract(base.price, _contracts(base)[0])
+        request = replace(request, price=price_of_contract(price, *_contracts(request)))
     return request, read_fields
+
+
+def _contracts(request: Request) -> tuple[str, ...]:
+    found = request.contract or Contract.ON_DEMAND
+    return (found,) if isinstance(found, str) else found
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
@@ -225,8 +242,8 @@ def _answer(term: Term, given: object, said: str) -> Answer | tuple[Answer, ...]
     """The value of a question, a tuple of several where the term takes them."""
     if not term.takes_several:
         return read(term, given, said)
-    if term.term == "num_gpus" and several(given, said) == [ALL]:
-        return ALL
+    if several(given, said) == [ALL] and term.term in ("num_gpus", "contract"):
+        return ALL if term.term == "num_gpus" else CONTRACTS
     values = read_all(term, given, said)
     return values[0] if len(values) == 1 else tuple(values)
 

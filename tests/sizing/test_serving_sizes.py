@@ -245,7 +245,10 @@ def test_the_fleet_of_each_hour(write):
     path = write(hourly([3] * 5 + [20] * 3 + [60, 120, 120] + [173] * 5 + [60] * 4 + [20] * 4))
     asked = {**SERVICE, "confidence": 0.9}
     (size,) = planner.size(
-        **asked, load=path, price="h100=2", contract=["reserved-1y", "on-demand"]
+        **asked,
+        load=path,
+        price="h100:reserved-1y=2,on-demand=2",
+        contract=["reserved-1y", "on-demand"],
     ).sizes
     day, row = size.day, size.fewest.row
     alone = planner.size(**asked, request_rate=173).sizes[0].fewest

@@ -460,4 +460,4 @@ def _price(request: Request, contract: str | None) -> float:
     """USD per GPU-second under a contract; NaN where unknown."""
     plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
     site = plan.problem.sources[0].site
-    return site.price if contract in (None, site.contract) else math.nan
+    return site.charged_price if contract in (None, site.contract) else math.nan

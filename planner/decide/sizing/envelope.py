@@ -213,7 +213,7 @@ class Envelope:
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         asked = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, found, missed = Searches((self.request.contract,)), dict[str, Fleet](), []
+        searches, found, missed = Searches((self.request.one_contract,)), dict[str, Fleet](), []
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue
@@ -264,7 +264,7 @@ class Envelope:
         part = count // times // step * step
         power = {POWER: self._power / times} if self._power is not None else {}
         asked = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
-        plan, result = Searches((self.request.contract,)).of(asked)
+        plan, result = Searches((self.request.one_contract,)).of(asked)
         best = next(best_of_groups(plan, result), None)
         if best is not None and times > 1:
             row = Fleet.of(*best).row
@@ -276,7 +276,7 @@ class Envelope:
                 settings=settings,
                 constraints=self.request.constraints,
             )
-            plan, result = Searches((self.request.contract,)).of(asked)
+            plan, result = Searches((self.request.one_contract,)).of(asked)
             best = next(best_of_groups(plan, result), None)
         if best is None:
             misses = [one for one in result.nearest_misses if one.rejection == POWER]

@@ -49,7 +49,7 @@ class Searches:
             pairs = zip(plans, searched(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
             self.found[asked] = dict(zip(self.contracts, each, strict=True))
-        return self.found[asked][request.contract]
+        return self.found[asked][request.one_contract]
 
 
 def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
@@ -166,7 +166,7 @@ class TrainingSizer:
     ) -> Size:
         return Size(
             gpu=str(self.request.gpu),
-            contract=self.request.contract or "",
+            contract=self.request.one_contract or "",
             fewest=fewest,
             cheapest=cheapest,
             fastest=fastest,
@@ -350,7 +350,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    head = Size(gpu=str(request.gpu), contract=request.contract or "")
+    head = Size(gpu=str(request.gpu), contract=request.one_contract or "")
     fewest, reason = _fewest(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
@@ -393,7 +393,7 @@ def fleet_of(request: Request) -> Fleet | None:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    return _fewest(request, Searches((request.contract,)))[0]
+    return _fewest(request, Searches((request.one_contract,)))[0]
 
 
 def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:

@@ -294,6 +294,11 @@ def _numbered(tasks: Sequence[Task], number: int) -> Sizing:
     return _sizes(tasks[number])
 
 
+def without_contract(request: Request) -> Request:
+    """A request whose contracts are sized one by one: its price names the one that it is of."""
+    return replace(request, contract=None)
+
+
 def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
@@ -317,8 +322,8 @@ def _sizes(task: Task) -> Sizing:
     requests = [replace(task.request, contract=contract) for contract in contracts]
     without = [_unpriced(request) for request in requests]
     pairs = [*zip(requests, without, strict=True)]
-    searches = Searches(tuple(one.contract for one, unpriced in pairs if unpriced is None))
-    return [(one.contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
+    searches = Searches(tuple(one.one_contract for one, unpriced in pairs if unpriced is None))
+    return [(one.one_contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
 
 
 def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerError:
@@ -348,7 +353,7 @@ def _within(request: Request, budget: Budget | None) -> Size:
     """What a service carries within its limit of power and a budget."""
     rate = None if budget is None else budget.rate
     most, reason = Envelope(request=request, budget=rate).most()
-    head = Size(gpu=str(request.gpu), contract=request.contract or "", reason=reason)
+    head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
     if most is None:
         return head
     row = most.fleet.row
@@ -388,7 +393,7 @@ def _unpriced(request: Request) -> Size | PlannerError | None:
     if any(source.site.offer is not None for source in plan.problem.sources):
         return None
     reason = f"no {request.contract} price is known: give --price"
-    return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
+    return Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
 
 
 def _asked(request: Request) -> Request:

@@ -250,18 +250,27 @@ class RunCost:
         return np.asarray(self.calendar_time * self.goodput.rate)
 
 
-def run_cost(estimate: Estimate, site: Site) -> RunCost:
-    """Cost of the run under every configuration of an estimate, on the terms of a site."""
-    duration = time_to_train(
-        step_time=estimate.step_time,
-        total_tokens=estimate.setting.workload.total_tokens,
-        tokens_per_step=estimate.tokens_per_step,
-    )
-    lasting = goodput(estimate.setting, site, estimate.configurations.num_gpus)
+def run_cost(
+    setting: Setting, site: Site, *, duration: FloatArray, num_gpus: FloatArray
+) -> RunCost:
+    """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
+    lasting = goodput(setting, site, num_gpus)
     calendar = calendar_time(duration=duration, goodput=lasting.ratio)
     paid = lasting.num_gpus + lasting.num_spare_gpus
     return RunCost(
         time_to_train=duration,
         goodput=lasting,
         charge=charge(site, duration=calendar, num_gpus=paid),
+    )
+
+
+def training_cost(estimate: Estimate, site: Site) -> RunCost:
+    """Cost of the run under every configuration of an estimate, on the terms of a site."""
+    duration = time_to_train(
+        step_time=estimate.step_time,
+        total_tokens=estimate.setting.workload.total_tokens,
+        tokens_per_step=estimate.tokens_per_step,
+    )
+    return run_cost(
+        estimate.setting, site, duration=duration, num_gpus=estimate.configurations.num_gpus
     )

@@ -153,6 +153,21 @@ def _contract_lines(row: Row) -> list[str]:
     return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
 
 
+def charged_whole_line(rows: Mapping[str, Row]) -> str:
+    """Which contracts charge a run their whole term, by name; empty where none does."""
+    found = [
+        contract
+        for contract, row in rows.items()
+        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_given(row))
+    ]
+    if not found:
+        return ""
+    return (
+        f"Charged for the whole term: {', '.join(found)}. Where other work fills the rest, "
+        f"{_UTILIZATION} charges the run its part"
+    )
+
+
 def _charged_words(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
