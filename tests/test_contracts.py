@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import planner as planning
@@ -129,6 +130,23 @@ def test_a_search_compares_contracts_by_cost(asked: dict[str, Any]) -> None:
     frame = result.to_frame()
     assert result.recommended_row["contract"] == min(alone, key=alone.__getitem__)
     assert frame["contract"].iloc[0] == result.recommended_row["contract"]
+
+
+@pytest.mark.parametrize("asked", [TRAIN, RL, SERVE], ids=["train", "rl", "serve"])
+def test_rows_of_all_contracts_have_the_same_columns(asked: dict[str, Any]) -> None:
+    """What is signed is empty where nothing is: no cell moves to another column."""
+    several = ("on-demand", "owned")
+    frame = planning.search(**asked, contract=several).comparisons["contract"].table
+    outlay = dict(zip(frame["contract"], frame["outlay_usd"], strict=True))
+    assert math.isnan(outlay["on-demand"])
+    assert outlay["owned"] > 0
+    plan = make_plan(make_request({**asked, "contract": several}))
+    first = (next(iter(source.mesh.blocks())) for source in plan.problem.sources)
+    judged = (
+        source.judged(block.rows(np.arange(1)))
+        for source, block in zip(plan.problem.sources, first, strict=True)
+    )
+    assert len({tuple(one.columns()) for one in judged}) == 1
 
 
 def test_contracts_of_which_nobody_sells_a_gpu_are_left_out() -> None:

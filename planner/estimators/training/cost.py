@@ -222,12 +222,14 @@ class RunCost:
     @property
     def signed_gpu_hours(self) -> FloatArray | None:
         """GPU-seconds that are signed for; None without a term, as of the next ones."""
-        return None if self.charge.outlay is None else self.charge.signed
+        outlay = self.charge.outlay
+        return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.signed)
 
     @property
     def unused_gpu_hours(self) -> FloatArray | None:
         """Those of them that the run does not use."""
-        return None if self.charge.outlay is None else self.charge.unused
+        outlay = self.charge.outlay
+        return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.unused)
 
     @property
     def outlay(self) -> FloatArray | None:

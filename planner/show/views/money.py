@@ -115,6 +115,16 @@ def signed_lines(row: Row) -> list[str]:
     return lines
 
 
+def terms_lines(rows: Iterable[Row]) -> list[str]:
+    """Prices of several plans, and what each GPU and contract makes one sign."""
+    places = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
+    lines = prices_lines(places.values())
+    for place, row in places.items():
+        where = f"{place}: " if len(places) > 1 else ""
+        lines += [f"{where}{line}" for line in signed_lines(row)]
+    return lines
+
+
 def _currency_lines(row: Row) -> list[str]:
     """The money of a plan in the currency that was asked for."""
     code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")

@@ -394,6 +394,10 @@ def comparisons_blocks(
             table = result.scaled(table)
         most = len(compared.losses) if is_full else _MOST
         yield from _table_blocks(plan, compared, table, most)
+        if axis == "contract":
+            rows = rows_of(full_columns(compared.table, plan.problem.sources))
+            lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
+            yield said(*lines, most=_ALL_LINES)
         for line in without_plan_lines(plan, compared):
             yield said(line, most=_ALL_LINES if is_full else 2)
 

@@ -38,7 +38,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
-from planner.show.views.money import basis_line, prices_lines, signed_lines
+from planner.show.views.money import basis_line, terms_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.services import carried_blocks, carried_lines, envelope_words
 from planner.show.views.sure import other_formats, regret_words
@@ -71,6 +71,8 @@ SCALED = "An autoscaler that asks when the load has risen, by its spare"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
+# GPUs and contracts of which the terms are explained below a table.
+_MOST_TERMS = 8
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
@@ -201,8 +203,8 @@ def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
     lines = []
     if sizes.load is None:  # days tell theirs
-        shown = [_cheapest(size).row for size in _recommended(sizes)]
-        lines += [*prices_lines(shown), *(one for row in shown[:1] for one in signed_lines(row))]
+        sizes_shown = [*_recommended(sizes), *sizes.found][:_MOST_TERMS]
+        lines += terms_lines([_cheapest(size).row for size in sizes_shown])
         if basis := basis_line(_cheapest(size).row for size in sizes.found):
             lines.append(basis)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
