@@ -251,6 +251,8 @@ class Size:
     whose load changes, if that was asked for, and ``cheapest`` its fleet at the peak;
     ``day_of_fewest`` that of the layout of the fewest GPUs at the peak. ``carried`` is what a
     service carries within a limit of power or a budget, where that was asked for.
+    ``assumed`` has the bounds in SI units of limits that planner assumes. Where wider ones are
+    kept, ``fewest_at_assumed`` is the fleet that keeps these.
     """
 
     gpu: str
@@ -267,6 +269,8 @@ class Size:
     day: Day | None = None
     day_of_fewest: Day | None = None
     carried: Yield | None = None
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    fewest_at_assumed: Fleet | None = None
 
     @property
     def choices(self) -> dict[str, Fleet]:
@@ -326,6 +330,10 @@ class Size:
         for name, fleet in self.choices.items():
             told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
             more = {} if self.carried is None else self.carried.columns
+            if self.assumed:
+                before = self.fewest_at_assumed
+                told["assumed_limits"] = ", ".join(self.assumed)
+                told["num_gpus_at_assumed"] = None if before is None else before.num_gpus
             yield {
                 **told, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip

@@ -23,7 +23,7 @@ from planner.decide.sizing.envelope import POWER, Budget, Envelope
 from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
 from planner.decide.sizing.load import Load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
-from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
+from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import StopSearch
@@ -333,7 +333,8 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
         elif request.request_rate is None:
             return _within(request, task.budget)
         else:
-            found = _affordable(serving_size(request, searches), task.budget)
+            found, request = relaxed_size(request, searches)
+            found = _affordable(found, task.budget)
         if task.load is not None and found.fewest is not None:
             best, of_fewest = days_of(
                 request, found.fewest, task.load, task.contracts, searches, task.startup

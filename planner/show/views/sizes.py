@@ -135,7 +135,35 @@ def _work_lines(sizes: Sizes) -> list[str]:
     chosen = [
         f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
     ]
+    found = sizes.best
+    margins = _fewest(found).margins if found is not None else ()
+    chosen += [
+        _limit_words(m.name, m.sign, m.bound, m.unit)
+        for m in margins
+        if found is not None and m.name in found.assumed
+    ]
     return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
+
+
+def relaxed_lines(sizes: Sizes) -> Iterator[str]:
+    """Of which GPUs an assumed limit is wider, and what it takes as it was."""
+    for size in sizes.found:
+        words = [
+            f"{_limit_words(m.name, m.sign, m.bound, m.unit)} in place of "
+            f"{text.limit(size.assumed[m.name], m.unit)}"
+            for m in _fewest(size).margins
+            if m.bound != size.assumed.get(m.name, m.bound)
+        ]
+        if not words:
+            continue
+        kept = "which no plan keeps"
+        if (before := size.fewest_at_assumed) is not None:
+            cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
+            kept = f"which takes {text.gpus(before.num_gpus)}{cost}"
+        yield (
+            f"Assumed limits relaxed for {_named(size)}: {'; '.join(words)}, {kept}. Give the "
+            "limits that you need"
+        )
 
 
 def best_lines(sizes: Sizes) -> list[str]:
@@ -207,6 +235,7 @@ def note_lines(sizes: Sizes) -> list[str]:
         lines += terms_lines([_cheapest(size).row for size in sizes_shown])
         if basis := basis_line(_cheapest(size).row for size in sizes.found):
             lines.append(basis)
+    lines += relaxed_lines(sizes)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
@@ -432,7 +461,10 @@ def _limits(sizes: Sizes) -> list[str]:
     """The limits in words; those that nobody gave are among them."""
     if sizes.best is not None:
         margins = _fewest(sizes.best).margins
-        return [_limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name != RATE]
+        without = {RATE, *sizes.best.assumed}
+        return [
+            _limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name not in without
+        ]
     terms = glossary()
     return [
         _limit_words(name, terms[name].sign, bound, terms[name].type)
