@@ -316,7 +316,13 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
         if name in known:
             bounds[name] = float(read(known[name], value, said(name)))
         elif name in others:
-            raise _of_others(said(name), others[name].of, said)
+            error = _of_others(said(name), others[name].of, said)
+            if name == "cost" and workload in glossary()["budget"].of:
+                error = SearchSpaceError(
+                    f"{error} What a service may cost is {said('budget')} of a size, by the time: "
+                    "50kUSD/month, 100USD/h."
+                )
+            raise error
         else:
             raise SearchSpaceError(
                 f"Unknown constraint {shown(word)}.{suggestion(word, known)} "

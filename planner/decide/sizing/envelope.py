@@ -179,7 +179,7 @@ class Envelope:
             return None, reason
         grown = [self._grown(fleet, most) for fleet in layouts]
         found = [one for one in grown if one is not None]
-        if self.budget is not None and found:
+        if self.budget is not None and self._power is None and found:
             found += self._sized_by_rate(max(found, key=_most_tokens), most)
         best = max(found, key=_most_tokens, default=None)
         return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
@@ -211,7 +211,8 @@ class Envelope:
             bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
                 budget, each = text.dollars(self.budget * HOUR), text.dollars(price * HOUR)
-                return f"a budget of {budget} an hour is below {text.gpus(least)} at {each} an hour"
+                gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
+                return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
 
     def _layouts(self, count: int) -> tuple[list[Fleet], str]:
