@@ -45,6 +45,13 @@ _BURST_OF = ("serve",)
 # Of a plan that is changed, one of them takes the place of the others.
 _RUN_LENGTHS = terms_about("run_length")
 _FIELDS = tuple(field.name for field in fields(Request))
+_BY_OPTION = {
+    option.removeprefix("--").replace("-", "_"): name
+    for name in _FIELDS
+    if name in glossary() and "question" in glossary()[name].kind
+    for option in glossary()[name].options
+}
+"""Fields of a request by the names of their options."""
 # What answers other questions about the requests.
 _OF_TRAFFIC = {*terms_about("traffic")}
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
@@ -78,7 +85,7 @@ def _read(
     given: Mapping[str, object], base: Request | None, said: Said
 ) -> tuple[Request, Mapping[str, object]]:
     """A request, and the fields that were given."""
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked = {_field(name): value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*asked}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
@@ -126,6 +133,11 @@ def _read(
         price = with_contract(base.price, _contracts(base)[0])
         request = replace(request, price=price_of_contract(price, *_contracts(request)))
     return request, read_fields
+
+
+def _field(name: str) -> str:
+    """The field of a request that is called by its name or its option."""
+    return name if name in _FIELDS else _BY_OPTION.get(name, name)
 
 
 def _contracts(request: Request) -> tuple[str, ...]:
