@@ -337,17 +337,14 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
             value = f"{told(name, row[name])} ({share_of})" if is_full else share_of
             changes.append(f"{label(name)} {value}")
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
-    asked = explained.plan.problem.sources[0].asked
-    if one.name == "contract" and (
-        line := charged_whole_line(
-            {
-                words.removeprefix("contract "): {**asked, **found.row}
-                for words, found in one.outcomes.items()
-                if found.row is not None
-            }
-        )
-    ):
-        yield line
+    if one.name == "contract" and is_full:
+        asked = explained.plan.problem.sources[0].asked
+        rows = {
+            words.removeprefix("contract "): {**asked, **found.row}
+            for words, found in one.outcomes.items()
+            if found.row is not None
+        }
+        yield from filter(None, [charged_whole_line(rows)])
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:

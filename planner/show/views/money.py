@@ -12,7 +12,7 @@ from planner.question.terms import glossary
 from planner.show.views.told import ends_in, number_of, share, told
 from planner.workloads.plan import Plan
 
-_UTILIZATION = glossary()["term_utilization"].option
+_UTILIZATION = glossary()["term_utilization"].option_name
 _MONEY = {
     "cost_usd": "cost",
     "cost_per_hour_usd": "an hour",
