@@ -85,10 +85,10 @@ def test_a_run_is_charged_the_term_that_is_signed(asked: dict[str, Any]) -> None
     assert owned["cost_usd"] == pytest.approx(gpus * 5 * YEAR * owned_hour(), rel=1e-3)
     # With work for half of the hours it pays for two hours each.
     part = best(asked, contract="owned", term_utilization=0.5)
-    assert part["cost_usd"] == pytest.approx(part["gpu_hours"] * 2 * owned_hour(), rel=1e-3)
-    assert part["unused_gpu_hours"] == pytest.approx(gpus * 5 * YEAR - part["gpu_hours"])
+    assert part["cost_usd"] == pytest.approx(part["campaign_gpu_hours"] * 2 * owned_hour(), rel=1e-3)
+    assert part["unused_gpu_hours"] == pytest.approx(gpus * 5 * YEAR - part["campaign_gpu_hours"])
     plain = best(asked)
-    hours = plain["gpu_hours"] * plain["price_per_gpu_hour_usd"]
+    hours = plain["campaign_gpu_hours"] * plain["price_per_gpu_hour_usd"]
     assert plain["cost_usd"] == pytest.approx(hours)
 
 
@@ -167,7 +167,7 @@ def test_a_price_is_of_the_rented_contract_alone() -> None:
     )  # fmt: skip
     rows = {str(row["contract"]): row for row in sized.rows}
     on_demand = rows["on-demand"]
-    assert on_demand["cost_usd"] == pytest.approx(2 * on_demand["gpu_hours"])
+    assert on_demand["cost_usd"] == pytest.approx(2 * on_demand["campaign_gpu_hours"])
     gpus = rows["owned"]["num_gpus"]
     assert rows["owned"]["cost_usd"] == pytest.approx(gpus * 5 * YEAR * owned_hour(), rel=1e-3)
     row = best(SERVE, contract="owned", purchase_price="h100=71250")

@@ -295,7 +295,9 @@ def first_token_variance(
     spread = (0.5 + rho) ** 2 * met_variance + step / 12
     spread = spread + rho * met * (s * (1 + c**2))
     longer = wait / np.maximum((0.5 + rho) * met, 1e-300)
-    spread = spread * longer * np.maximum(longer, 1.0)
+    queued = spread * longer * np.maximum(longer, 1.0)
+    exponential = wait_variance(wait=wait, load=np.clip(rho, 1e-6, 1.0))
+    spread = np.where(longer > 1, np.minimum(queued, exponential), queued)
     return np.asarray(spread + (s * c) ** 2)
 
 
@@ -324,70 +326,6 @@ def step_variances(
     averaged = averaged_share(fixed=fixed, step=step)
     beside = (slope / (1 - load)) ** 2 * running * averaged
     return np.asarray(beside), np.asarray(prompts / steps * (1 + variation**2))
-
-
-def wave_wait(*, number: Numeric, size: Numeric, wave: Numeric, prompt: Numeric) -> FloatArray:
-    r"""Mean seconds before its own prompt, of N requests that start at once, in waves of B.
-
-    .. math:: \frac{W (B (W - 1) / 2 + r) t + (W B^2 + r^2) w / 2}{N}
-
-    W waves are full and last t seconds each, r requests are left; every prompt takes w. A request
-    waits for the waves before its own, and on average for half of the prompts of that one.
-    Derived here.
-    """
-    n, b = number, np.asarray(size)
-    waves = np.floor(n / b)
-    rest = n - waves * b
-    starts = waves * (b * (waves - 1) / 2 + rest) * wave / n
-    before = (waves * b**2 + rest**2) / 2 / n * prompt
-    return np.asarray(starts + before)
-
-
-def together_in_waves(*, waves: Numeric, still_together: float) -> FloatArray:
-    r"""Share of requests that start with all others of their wave, the first of W, or later ones.
-
-    .. math:: \frac{1 - \rho^W}{W (1 - \rho)}
-
-    A share rho is ``still_together`` in the wave after. Derived here.
-    """
-    return np.asarray(1 / waves * (1 - still_together**waves) / (1 - still_together))
-
-
-def whole_waves_share(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
-    r"""The rate of W waves of equal requests until the last answer, over that without an end.
-
-    .. math:: \frac{W t}{\lfloor W \rfloor t + t_r}
-
-    ``full`` waves take t, the ``last`` one with the rest t_r. Derived here.
-    """
-    return np.asarray(waves * full / (np.floor(waves) * full + last))
-
-
-def emptying_share(
-    *, waves: Numeric, running: Numeric, pace: Numeric, variation: float
-) -> FloatArray:
-    r"""The rate of W waves of requests until the last answer, over that without an end.
-
-    .. math:: \frac{W}{W + (m t' - \bar r) (1 - 1 / B)}
-
-    At the end places of the B ``running`` are empty: an answer that has just begun is the longest,
-    m means long, at the ``pace`` t' of emptying steps, and all have r means left. Lengths are taken
-    as even between two bounds. Derived here.
-    """
-    longest = longest_answer(variation)
-    left = residual_mean(mean=1.0, variation=variation)
-    others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
-    return np.asarray(waves / (waves + np.maximum(longest * pace - left, 0.0) * others))
-
-
-def longest_answer(variation: Numeric) -> FloatArray:
-    r"""The longest answer over the mean one.
-
-    .. math:: 1 + \sqrt{3} c
-
-    Lengths are taken as even between two bounds, c is their ``variation``. Derived here.
-    """
-    return np.asarray(1 + np.sqrt(3) * np.asarray(variation))
 
 
 def mean_if_any(expected: Numeric) -> FloatArray:

@@ -60,12 +60,12 @@ def test_solid_winners_stand_alone() -> None:
 
 def test_what_other_work_in_a_term_would_change_is_said() -> None:
     signed = {
-        "contract": "reserved-1y", "price_doubts": "", "gpu_hours": 80.0,
+        "contract": "reserved-1y", "price_doubts": "", "campaign_gpu_hours": 80.0,
         "price_per_gpu_hour_usd": 1.5, "signed_gpu_hours": 8 * 8760.0,
         "unused_gpu_hours": 8 * 8760.0 - 80, "outlay_usd": 8 * 8760 * 1.5,
         "contract_term_days": 365.0, "calendar_time_days": 80 / 8 / 24,
     }  # fmt: skip
-    hourly = {"contract": "on-demand", "price_doubts": "", "gpu_hours": 80.0}
+    hourly = {"contract": "on-demand", "price_doubts": "", "campaign_gpu_hours": 80.0}
     rows = (
         row_of(0, "a100", 8, 240.0, 2.0, **hourly, price_per_gpu_hour_usd=3.0),
         row_of(1, "b200", 8, 8 * 8760 * 1.5, 1.9, **signed),
@@ -107,7 +107,7 @@ def test_a_price_of_a_sweep_is_of_the_rented_contract(tmp_path: Path) -> None:
     for name, price in (("stated", {"price": 2}), ("listed", {})):
         rows = [*planning.sweep({**table, **price}, tmp_path / name, workers=1).rows()]
         costs[name] = {row["contract"]: row["cost_usd"] for row in rows}
-        hours = {row["contract"]: row["gpu_hours"] for row in rows}
+        hours = {row["contract"]: row["campaign_gpu_hours"] for row in rows}
     assert costs["stated"]["on-demand"] == pytest.approx(2 * hours["on-demand"])
     assert costs["stated"]["owned"] == costs["listed"]["owned"]
     several = {**table, "contract": ["on-demand", "spot"], "price": 2}

@@ -14,7 +14,11 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.disaggregated import DisaggregatedRun
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import decode_steps, tokens_per_step
+from planner.estimators.inference.serving import (
+    decode_steps,
+    request_overhead,
+    tokens_per_step,
+)
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
     averaged_share,
@@ -42,18 +46,20 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     # Of lengths that vary a request's own prompt is no part of what all have.
     vary = estimate.setting.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
-    mean = served.placed_first - served.burst
-    rest = np.maximum(queue.wait - queue.backlog + varied, 0.0)
+    line = served.line
+    mean = served.placed_first - served.burst - line.wait
+    rest = np.minimum(_waited(estimate) + varied, _most_varied(estimate))
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
     arrivals = estimate.setting.workload.arrivals
     if not arrivals.are_random:
         behind = arrivals.wait_within(queue.backlog, queue.filled, share) - queue.backlog
         spread = np.sign(spread + behind) * np.hypot(spread, behind)
         spread = np.maximum(spread, -rest - queue.backlog)
-    bulk = mean + spread
+    bulk = mean + spread + line.wait_within(share)
     together = np.maximum(served.together, 1e-12)
     place = np.maximum(1 - (1 - share) / together, 0.0)
-    behind = mean + 2 * served.burst / together * place
+    middle = served.burst / together
+    behind = mean + middle + served.spread * (2 * place - 1)
     bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
     places = _place_quantile(estimate, share)
     bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
@@ -140,7 +146,8 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     answer = later * served.time_per_output_token
     relative = sum(_token_variances(estimate)) / np.square(served.time_per_output_token)
     lengths = 1 + w.output_variation**2
-    variance = _first_variance(estimate) + answer**2 * (lengths * (1 + relative / lengths) - 1)
+    variance = _first_variance(estimate) + served.line.variance
+    variance = variance + answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
     return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)
@@ -181,6 +188,19 @@ def _or_piled_up(
     )
 
 
+def _most_varied(estimate: ServingEstimate) -> FloatArray:
+    """Seconds to the first token that vary by request, without bursts and lines."""
+    served, overhead = estimate.served, request_overhead(estimate.setting)
+    mean = served.placed_first - served.burst - served.line.wait
+    return np.maximum(mean - served.queue.backlog - overhead, 0.0)
+
+
+def _waited(estimate: ServingEstimate) -> FloatArray:
+    """Seconds of the queue of prompts, as far as clients and places let it grow."""
+    queue = estimate.served.queue
+    return np.clip(queue.wait - queue.backlog, 0.0, _most_varied(estimate))
+
+
 def _first_variance(estimate: ServingEstimate) -> FloatArray:
     """Variance of the time to first token but for places [s^2]."""
     queue, prompt = estimate.served.queue, estimate.served.phases.added
@@ -188,7 +208,7 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
         load=queue.load,
         met=queue.met,
         met_variance=queue.met_variance,
-        wait=np.maximum(queue.wait - queue.backlog, 0.0),
+        wait=_waited(estimate),
         prompt=prompt,
         variation=estimate.setting.workload.input_variation,
     )

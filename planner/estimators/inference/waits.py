@@ -10,6 +10,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.draining import line_wait, line_wait_variance, line_wait_within
 from planner.formulas.queueing import (
     arrival_noise,
     critical_wait,
@@ -111,8 +112,9 @@ def queue_of(
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
         others, wait = _wait(work, beside, load, met, w.input_variation)
-        # What comes with one step fits the next, unless a prompt does not.
-        wait = np.where(work.per_step < 1, wait, met / 2 + others)
+        # What comes with one step fits the next, unless a prompt does not; where prompts stop
+        # all answers, no other comes meanwhile.
+        wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
         most = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
         return Queue(
@@ -257,6 +259,35 @@ def steady_noise(work: Work, rate: FloatArray, bursts: Numeric = 1.0) -> FloatAr
     return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST), bursts=bursts)
 
 
+@record(kw_only=True)
+class Line:
+    """Requests of clients who start at once and share the ``places`` of a replica.
+
+    It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
+    seconds by which the first answers make room later than at that rate.
+    """
+
+    number: Numeric
+    clients: Numeric
+    places: Numeric
+    rate: Numeric
+    delay: Numeric
+
+    @property
+    def wait(self) -> FloatArray:
+        """Mean seconds before a place."""
+        return line_wait(**vars(self))
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of these seconds."""
+        return line_wait_variance(**vars(self))
+
+    def wait_within(self, share: float) -> FloatArray:
+        """Seconds before a place that a ``share`` of the requests does not exceed."""
+        return line_wait_within(share=share, **vars(self))
+
+
 CARRIED = 1e-3
 """By this share a rate may be beyond what is carried, which is found in steps."""
 
@@ -378,7 +409,8 @@ class Offered:
                 capacity=self.capacity,
             )
             wait = 1 / np.hypot(1 / lasting, 1 / ending)
-        return np.where(queue.place_share > 0, queue.place_share * share * wait, 0.0)
+            waiting = queue.place_share * share
+            return np.where(waiting > 0, waiting * wait, 0.0)
 
     def first_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
         """Mean seconds of all requests before their place: by chance, or in what piles up."""
