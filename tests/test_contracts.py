@@ -85,8 +85,11 @@ def test_a_run_is_charged_the_term_that_is_signed(asked: dict[str, Any]) -> None
     assert owned["cost_usd"] == pytest.approx(gpus * 5 * YEAR * owned_hour(), rel=1e-3)
     # With work for half of the hours it pays for two hours each.
     part = best(asked, contract="owned", term_utilization=0.5)
-    assert part["cost_usd"] == pytest.approx(part["campaign_gpu_hours"] * 2 * owned_hour(), rel=1e-3)
-    assert part["unused_gpu_hours"] == pytest.approx(gpus * 5 * YEAR - part["campaign_gpu_hours"])
+    assert part["cost_usd"] == pytest.approx(
+        part["campaign_gpu_hours"] * 2 * owned_hour(), rel=1e-3
+    )
+    unused = gpus * 5 * YEAR - part["campaign_gpu_hours"]
+    assert part["unused_gpu_hours"] == pytest.approx(unused)
     plain = best(asked)
     hours = plain["campaign_gpu_hours"] * plain["price_per_gpu_hour_usd"]
     assert plain["cost_usd"] == pytest.approx(hours)

@@ -16,7 +16,6 @@ from planner.decide.sizing.fleet import (
     RATE,
     SUFFIXES,
     Fleet,
-    Margin,
     Size,
     by_cost,
     tied_with_first,
@@ -39,6 +38,7 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
+from planner.show.views.margins import limit_name, limit_words, margin_words, relaxed_lines
 from planner.show.views.money import basis_line, terms_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.services import carried_blocks, carried_lines, envelope_words
@@ -143,32 +143,11 @@ def _work_lines(sizes: Sizes) -> list[str]:
     found = sizes.best
     margins = _fewest(found).margins if found is not None else ()
     chosen += [
-        _limit_words(m.name, m.sign, m.bound, m.unit)
+        limit_words(m.name, m.sign, m.bound, m.unit)
         for m in margins
         if found is not None and m.name in found.assumed
     ]
     return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
-
-
-def relaxed_lines(sizes: Sizes) -> Iterator[str]:
-    """Of which GPUs an assumed limit is wider, and what it takes as it was."""
-    for size in sizes.found:
-        words = [
-            f"{_limit_words(m.name, m.sign, m.bound, m.unit)} in place of "
-            f"{text.limit(size.assumed[m.name], m.unit)}"
-            for m in _fewest(size).margins
-            if m.bound != size.assumed.get(m.name, m.bound)
-        ]
-        if not words:
-            continue
-        kept = "which no plan keeps"
-        if (before := size.fewest_at_assumed) is not None:
-            cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
-            kept = f"which takes {text.gpus(before.num_gpus)}{cost}"
-        yield (
-            f"Assumed limits relaxed for {_named(size)}: {'; '.join(words)}, {kept}. Give the "
-            "limits that you need"
-        )
 
 
 def best_lines(sizes: Sizes) -> list[str]:
@@ -298,21 +277,6 @@ def reason_lines(sizes: Sizes) -> list[str]:
     return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
 
 
-def margin_words(margin: Margin, confidence: float) -> str:
-    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
-    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
-    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
-    if " " in bound:  # the unit once where it is the same
-        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
-    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
-    words = f"{_name(margin.name)} {sure} of {bound}{at}, {spare}"
-    if at:
-        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
-    elif confidence > MEDIAN:
-        words += "; no published runs of this kind, sized at the prediction"
-    return words
-
-
 def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
     if fleet is None:
         return ""
@@ -420,7 +384,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         unit = "1/s" if name == RATE else glossary()[name].type
         mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
         cells = [Cell(text=text.limit(one, unit), number=one / scale) for one in mine]
-        yield Column(name, cells, _name(name) + at)
+        yield Column(name, cells, limit_name(name) + at)
     if limited:
         spare = [
             min(
@@ -468,21 +432,13 @@ def _limits(sizes: Sizes) -> list[str]:
         margins = _fewest(sizes.best).margins
         without = {RATE, *sizes.best.assumed}
         return [
-            _limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name not in without
+            limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name not in without
         ]
     terms = glossary()
     return [
-        _limit_words(name, terms[name].sign, bound, terms[name].type)
+        limit_words(name, terms[name].sign, bound, terms[name].type)
         for name, bound in sizes.request.constraints.items()
     ]
-
-
-def _limit_words(name: str, sign: int, bound: float, unit: str) -> str:
-    return f"{_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
-
-
-def _name(name: str) -> str:
-    return label(name).removesuffix(" days").removesuffix(" ms")
 
 
 def _named(size: Size) -> str:
