@@ -21,7 +21,7 @@ from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.load import load_of, read_load
 from planner.decide.sizing.scaling import read_startup
 from planner.decide.sizing.services import Service, read_services, read_stock, share
-from planner.decide.sizing.size import contracts_given, size_all
+from planner.decide.sizing.size import contracts_given, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
 from planner.launch.write import Launch, launch_of, save_launch, with_profiles
@@ -198,7 +198,8 @@ def size(
     128
     """
     contracts = contracts_given(contract)
-    asked, day = load_of(make_request(request), load, startup_time)
+    read = without_contract(make_request({**request, "contract": contract}))
+    asked, day = load_of(read, load, startup_time)
     found = size_all(
         asked,
         contracts,
@@ -250,7 +251,7 @@ def size_services(
     >>> fleet.pools[0].most
     4
     """
-    found, own = read_services(services, common)
+    found, own = read_services(services, {**common, "contract": contract})
     return Shared.showing(
         share(
             found,
@@ -299,7 +300,11 @@ def size_pools(
     """
     day = None if load is None else read_load(Path(load))
     found = pools_by_length(
-        Service(name="", request=make_request(request), load=day),
+        Service(
+            name="",
+            request=without_contract(make_request({**request, "contract": contract})),
+            load=day,
+        ),
         read_pools(pools),
         contracts_given(contract),
         stock=None if stock is None else read_stock(stock),

@@ -56,19 +56,12 @@ def test_a_number_format_that_costs_less_is_told_as_a_search_has_it(
     assert lever.change < -0.1
 
 
-def test_contracts_are_levers_by_their_prices(
-    of_training: dict[tuple[str, str], Lever],
-) -> None:
-    known = {one.other: one for one in of_training.values() if one.name == "contract"}
-    assert known
-    for name, lever in known.items():
-        other = planner.estimate(base=TRAIN, contract=name, settings={"tp": 8, "zero": 1})
-        own = planner.estimate(base=TRAIN, settings={"tp": 8, "zero": 1})
-        price = "price_per_gpu_hour_usd"
-        (mine,), (theirs,) = (one.to_frame()[price] for one in (own, other))
-        assert lever.change == pytest.approx(theirs / mine - 1), name
-    priced = Request(**vars(TRAIN) | {"price": 2.0})
-    assert not any(name == "contract" for name, _ in found(priced))
+def test_contracts_are_levers(of_training: dict[tuple[str, str], Lever]) -> None:
+    known = {other for name, other in of_training if name == "contract"}
+    assert {"spot", "owned", "reserved-1y"} <= known
+    priced = found(Request(**vars(TRAIN) | {"price": 2.0}))
+    owned = priced["contract", "owned"]
+    assert owned.row["cost_usd"] == of_training["contract", "owned"].row["cost_usd"]
 
 
 def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate(

@@ -114,6 +114,7 @@ _AUDIENCES = {
     ("inference",): "static batches",
     ("serve",): "serving",
     ("inference", "serve"): "static batches and serving",
+    ("train", "serve"): "training and serving",
     ("rl",): "reinforcement learning",
     ("train", "rl"): "training",
     ("inference", "serve", "rl"): "static batches and serving",

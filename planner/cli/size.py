@@ -35,16 +35,15 @@ def size(given: options.Given) -> None:
     from planner.decide.sizing.fits import is_only_to_fit
     from planner.decide.sizing.load import load_of
     from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.size import contracts_given
+    from planner.decide.sizing.size import contracts_given, without_contract
     from planner.show.terminal import make_console, write
     from planner.show.views.rows import row_files
     from planner.show.views.sizes import add_sizes, sizes_blocks
 
     csv, json = given["csv"], given["json"]
     contracts = contracts_given(
-        given.pop("contract") if options.is_given(given, "contract") else None, "--contract"
+        given["contract"] if options.is_given(given, "contract") else None, "--contract"
     )
-    given.pop("contract", None)
     if given["services"] is not None or given["pools"] is not None:
         if given["from_file"] is not None:
             both = "--services" if given["pools"] is None else "--pools"
@@ -58,7 +57,7 @@ def size(given: options.Given) -> None:
     file = None if given["load"] is None else Path(given["load"])
     of_file = _requests_of_file(given) if given["from_file"] is not None else []
     question = _searched_of_file(given, of_file) if of_file else make_request(given)
-    request, load = load_of(question, file, given["startup_time"], said)
+    request, load = load_of(without_contract(question), file, given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
@@ -182,7 +181,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import Service, read_stock
-    from planner.decide.sizing.size import SERVICES
+    from planner.decide.sizing.size import SERVICES, without_contract
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
     from planner.show.views.services import add_length_pools, length_pools_blocks
@@ -193,7 +192,7 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     check_outputs(given["csv"], given["json"])
     said, pools = options.option_name, read_pools(given["pools"], "--pools")
     load = None if given["load"] is None else read_load(given["load"])
-    service = Service(name="", request=make_request(given), load=load)
+    service = Service(name="", request=without_contract(make_request(given)), load=load)
     number = num_parts(cuts_of(service.request, pools, said))
     with progress_bar(number, "pools", quiet=given["quiet"]) as progress:
         found = pools_by_length(

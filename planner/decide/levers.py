@@ -10,8 +10,8 @@ from planner.base import text
 from planner.base.cells import Row, number
 from planner.base.enums import Contract
 from planner.base.records import record
-from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
+from planner.decide.explaining.what_if import contract_outcomes, requested
 from planner.decide.open_facts import MOVES
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value
@@ -19,7 +19,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import full_row
 from planner.question.request import ALL, Request
 from planner.question.terms import columns_about, glossary
-from planner.specs.price import CONTRACTS
+from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.registry import workload_of
 
@@ -74,7 +74,7 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     order = _COSTS if plan.request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
     known = (name for name in order if math.isfinite(number(own.get(name))))
     column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
-    tried = [*_contracts(plan.request, own, column)]
+    tried = [*contract_levers(plan, own, column)]
     for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
         row = _searched(plan.request.changed(**answers))
         words = (mine, own), (other, row)
@@ -127,23 +127,19 @@ def _found(row: Row) -> str:
     return f" finds {text.percent(sum(shares))}" if row else ""
 
 
-def _contracts(request: Request, own: Row, column: str) -> Iterator[Lever]:
-    """The same plan at the prices of other contracts."""
-    if request.price is not None or column not in _COSTS:
+def contract_levers(plan: Plan, own: Row, column: str) -> Iterator[Lever]:
+    """The same plan under other contracts, as `planner explain` has it."""
+    if column not in _COSTS:
         return
     mine = str(own.get("contract", Contract.ON_DEMAND))
-    for contract in CONTRACTS:
-        if contract == mine:
-            continue
-        try:
-            sources = make_plan(request.changed(contract=contract, gpu=own["gpu"])).problem.sources
-        except PlannerError:
-            continue
-        offers = {source.site.offer.value * HOUR for source in sources if source.site.offer}
-        if len(offers) == 1 and own.get("prefill_gpu") in (None, "", own["gpu"]):
-            scale = offers.pop() / number(own["price_per_gpu_hour_usd"])
-            row = {**own, column: number(own[column]) * scale}
-            yield _lever(("contract", mine, str(contract)), column, own, row)
+    try:
+        pinned = requested(PinnedPlan.of(plan, own).request())
+    except PlannerError:
+        return
+    for contract, reached in contract_outcomes(pinned).items():
+        if reached.row is not None:
+            row = {**own, **reached.row}
+            yield _lever(("contract", mine, contract), column, own, row)
 
 
 def _searched(request: Request) -> Row:

@@ -129,8 +129,8 @@ class Charge:
     """GPU-seconds ``used`` and ``signed`` for, and what a run is charged for them [USD].
 
     ``outlay`` is what is paid for all that is signed, or for what is bought, and ``break_even`` the
-    share of the term with work from which on it is cheaper than on demand; both are None where
-    nothing is signed for a term.
+    share of the term with work from which on it is cheaper than on demand. Where nothing is signed
+    for a term both are None, or NaN where contracts are compared.
     """
 
     used: FloatArray
@@ -154,7 +154,10 @@ def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     offer, n = site.offer, site.had(num_gpus)
     used = gpu_seconds(duration=duration, num_gpus=n)
     if offer is None or not offer.is_signed:
-        return Charge(used=used, signed=used, cost=used * site.price)
+        unknown = np.full(used.shape, np.nan) if site.is_compared else None
+        return Charge(
+            used=used, signed=used, cost=used * site.price, outlay=unknown, break_even=unknown
+        )
     signed = signed_seconds(used=used, num_gpus=n, term=offer.term)
     charged = charged_seconds(used=used, signed=signed, utilization=site.utilization or 0.0)
     hourly = offer.value * offer.in_use
@@ -170,5 +173,5 @@ def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
 
 def outlay(site: Site, num_gpus: Numeric) -> FloatArray | None:
     """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
-    term = 0.0 if site.offer is None else site.offer.term
-    return charge(site, duration=term, num_gpus=num_gpus).outlay if term > 0 else None
+    term = 0.0 if site.offer is None or not site.offer.is_signed else site.offer.term
+    return charge(site, duration=term, num_gpus=num_gpus).outlay

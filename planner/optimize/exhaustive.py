@@ -172,11 +172,11 @@ def _widened(problem: Problem, miss: NearestMiss) -> tuple[int, tuple[Constraint
         if limit.assumed:
             value = float(limit.judged(miss.candidates).ravel()[0])
             value *= 1.0 if _keeps(limit, value) else _ROOM**limit.sign
-            while doublings < _MOST_DOUBLINGS and not _keeps(_doubled(limit, doublings), value):
+            while doublings < _MOST_DOUBLINGS and not _keeps(doubled(limit, doublings), value):
                 doublings += 1
         if doublings == _MOST_DOUBLINGS:
             return None
-        limits.append(_doubled(limit, doublings))
+        limits.append(doubled(limit, doublings))
         most = max(most, doublings)
     return most, tuple(limits)
 
@@ -185,5 +185,6 @@ def _keeps(limit: Constraint, value: float) -> bool:
     return not math.isnan(value) and limit.sign * value <= limit.sign * limit.bound
 
 
-def _doubled(limit: Constraint, times: int) -> Constraint:
+def doubled(limit: Constraint, times: int) -> Constraint:
+    """A limit that is so many times twice as wide."""
     return replace(limit, bound=limit.bound * 2.0 ** (limit.sign * times))

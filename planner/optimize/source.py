@@ -320,6 +320,8 @@ class Source(ABC):
         """Result columns that are the same for all its plans."""
         found = {"model": self.setting.model.name, "gpu": self.gpu, self.profile_kind: self.profile}
         found |= getattr(self.setting, "named", {})
+        if self.sites and self.site.is_compared:
+            found["contract"] = str(self.site.contract)
         return {"mode": self.mode, **found} if self.mode else found
 
     @property

@@ -325,10 +325,10 @@ def _tokens(term: Term, value: object, said: str) -> float:
 
 
 def _price(term: Term, value: object, said: str) -> float | str:
-    """USD per GPU-hour as a number, or those of several GPUs as text."""
+    """USD as a number, or those of several GPUs and contracts as text."""
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
         return _number(term, value, said)
-    wrong = f"{said}: write the GPU and its price, as in h100=1.9,b200=4."
+    wrong = f"{said}: write the GPU or contract and its price, as in h100=1.9,b200=4."
     found = {
         name: repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
         for name, given in of_each_gpu(value, said, wrong).items()

@@ -7,6 +7,7 @@ from dataclasses import field
 from pathlib import Path
 
 from planner.base.records import record
+from planner.errors import SearchSpaceError
 
 _AS_PREDICTED = 0.5
 ALL = "all"
@@ -44,9 +45,11 @@ class Request:
         as surely as makes both wrong verdicts on published runs as rare
         (`planner.confidence.fits.default_fit_confidence`)
     total_tokens : tokens of the run; or ``num_samples`` and ``epochs``, or ``max_steps``
-    price : USD per GPU and hour, or text with that of several: ``"h100=1.9,b200=4"``
-    contract, provider : on what terms GPUs are had, and from whom; where nobody says so,
-        the median of what sellers ask on demand
+    price : rent in USD per GPU and hour, of the one contract that is asked for; or text with that
+        of several GPUs or contracts: ``"h100=1.9,b200=4"``, ``"on-demand=1.9,spot=1.2"``
+    purchase_price : USD to buy a GPU with its share of the server, for the contract ``owned``
+    contract, provider : on what terms GPUs are had, and from whom; several contracts are compared.
+        Default: the median of what sellers ask on demand
     term_utilization : share of the hours of a contract's term, or of what is owned, that has work
     prices : CSV file of own prices, which replace those of the price lists
     currency : money is said in it, too: ``"EUR"`` at the shipped rate, ``"EUR=1.10"`` at this one
@@ -78,7 +81,8 @@ class Request:
     constraints: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
     price: float | str | None = None
-    contract: str | None = None
+    purchase_price: float | str | None = None
+    contract: str | tuple[str, ...] | None = None
     term_utilization: float | None = None
     provider: str | None = None
     prices: str | None = None
@@ -187,6 +191,19 @@ class Request:
     def changed(self, **answers: object) -> Request:
         """The question with other values of some fields."""
         return Request(**vars(self) | answers)
+
+    @property
+    def one_contract(self) -> str | None:
+        """The contract of what has one; None for the usual one.
+
+        Raises
+        ------
+        SearchSpaceError
+            There are several.
+        """
+        if isinstance(self.contract, tuple):
+            raise SearchSpaceError(f"Give one contract, not {', '.join(self.contract)}.")
+        return self.contract
 
     @property
     def at_shares(self) -> bool:

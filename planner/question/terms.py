@@ -197,7 +197,7 @@ class Term:
     @property
     def takes_several(self) -> bool:
         """Whether a question may have several answers, which are compared."""
-        return self.type in ("names", "counts") or "parameter" in self.kind
+        return self.type in ("names", "counts", "contract") or "parameter" in self.kind
 
     @property
     def column(self) -> str:

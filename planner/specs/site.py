@@ -199,7 +199,8 @@ class Site:
     ``reliability`` is how often training is interrupted there, and what that costs.
     ``utilization`` is the share of the hours signed for that have work, of all that runs there;
     None where nobody says so: then a run is charged all that is signed for it, and a service is
-    there as long as its contract. ``currency`` is what money is said in beside USD.
+    there as long as its contract. ``currency`` is what money is said in beside USD. With
+    ``is_compared`` plans are compared with those under other contracts.
     """
 
     offer: Price | None = None
@@ -209,6 +210,7 @@ class Site:
     reliability: ReliabilitySpec = IDEAL
     utilization: float | None = None
     currency: Currency | None = None
+    is_compared: bool = False
 
     def __post_init__(self) -> None:
         if self.offer is not None:
@@ -229,12 +231,17 @@ class Site:
         step = 1 if self.offer is None else self.offer.step
         return np.asarray(np.ceil(np.asarray(num_gpus) / step) * step)
 
-    def rate(self, num_gpus: Numeric) -> FloatArray:
-        """USD/s in use of so many GPUs, which run as long as their contract."""
+    @property
+    def charged_price(self) -> float:
+        """USD of a GPU-second with work, of which those without work are charged to it."""
         price = self.price
         if self.offer is not None and self.offer.is_signed and self.utilization is not None:
             price *= self.offer.in_use / self.utilization
-        return self.had(num_gpus) * price
+        return price
+
+    def rate(self, num_gpus: Numeric) -> FloatArray:
+        """USD/s in use of so many GPUs, which run as long as their contract."""
+        return self.had(num_gpus) * self.charged_price
 
     @property
     def follows_time(self) -> bool:

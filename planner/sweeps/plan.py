@@ -17,9 +17,10 @@ from planner.base.records import record
 from planner.base.text import count
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
-from planner.question.inputs import limit_column
+from planner.question.inputs import Answer, limit_column, read
+from planner.question.prices import checked_price, price_of_contract
 from planner.question.request import ALL, Request
-from planner.question.terms import Term, terms_about, terms_of
+from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 from planner.workloads.given import NEEDS, Said, make_request
@@ -33,6 +34,7 @@ MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""
 
 SETTINGS, OBJECTIVES = "settings", "objectives"
+PRICE, CONTRACT = "price", "contract"
 PRECISION = "precision"
 """The question of number formats, whatever parameter of a workload has them."""
 DEFAULT_NAME = "sweep"
@@ -122,6 +124,9 @@ class Scenario:
         questions = questions_of(work.workload)
         limits = {name: value for name, value in self.values.items() if name not in questions}
         given = {name: value for name, value in self.values.items() if name in questions}
+        if {PRICE, CONTRACT} <= given.keys() and len(work.axes[CONTRACT]) > 1:
+            price = _price_of_contracts(work, given[PRICE], said)
+            given[PRICE] = price_of_contract(price, str(_read(CONTRACT, given[CONTRACT], said)))
         asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
         return make_request(
             {**given, **asked, "workload": work.workload, "constraints": limits}, said=said
@@ -317,16 +322,28 @@ def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
     yield from dict.fromkeys(reasons)
 
 
+def _read(name: str, value: object, said: Said) -> Answer:
+    return read(glossary()[name], value, said(name))
+
+
+def _price_of_contracts(work: Work, price: object, said: Said) -> float | str | None:
+    """A price with the contract that it is of, where a work compares several."""
+    contracts = [str(_read(CONTRACT, one, said)) for one in work.axes[CONTRACT]]
+    stated = _read(PRICE, price, said)
+    names = said(PRICE), said("purchase_price")
+    return checked_price(stated, contracts, *names)
+
+
 def _contradictions(work: Work, said: Said) -> Iterator[str]:
     """Answers that cannot go together, whatever the others are."""
     axes = work.axes
     if "gpu" in axes and "cluster" in axes:
         yield f"{work.name}: give {said('gpu')} or {said('cluster')}, which has GPUs of its own."
-    if "price" in axes and len(axes.get("contract", ())) > 1:
-        yield (
-            f"{work.name}: at a {said('price')} of its own every contract costs the same: leave "
-            "out one."
-        )
+    for price in axes.get(PRICE, ()) if len(axes.get(CONTRACT, ())) > 1 else ():
+        try:
+            _price_of_contracts(work, price, said)
+        except PlannerError as error:
+            yield f"{work.name}: {error}"
     counts, most = axes.get("num_gpus", ()), axes.get("max_gpus", ())
     if counts and most and min(map(int, map(str, counts))) > max(map(int, map(str, most))):
         yield f"{work.name}: every number of GPUs is above {said('max_gpus')}."

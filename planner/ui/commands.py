@@ -28,6 +28,7 @@ from planner.decide.sizing.size import (
     contracts_given,
     size_all,
     tasks_of,
+    without_contract,
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import TARGETS, WRAPPERS
@@ -406,13 +407,13 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
 
 def _size(asked: Asked) -> Found:
     given, fields = asked.given(), asked.question.fields
-    contracts = contracts_given(given.pop("contract", None), option_of("contract"))
+    contracts = contracts_given(given.get("contract"), option_of("contract"))
     if SERVICES in fields:
         return _services(asked, given, contracts)
     if STOCK in fields:
         raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
     request, load = load_of(
-        make_request(given, said=option_of),
+        without_contract(make_request(given, said=option_of)),
         asked.uploaded(LOAD) if LOAD in fields else None,
         fields.get(STARTUP),
         option_of,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from planner.base.cells import Value
+from planner.base.enums import Contract
 from planner.base.training_names import is_objective
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
@@ -26,8 +27,10 @@ from planner.question.inputs import (
     suggestion,
     whole,
 )
+from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.specs.price import CONTRACTS
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -42,6 +45,13 @@ _BURST_OF = ("serve",)
 # Of a plan that is changed, one of them takes the place of the others.
 _RUN_LENGTHS = terms_about("run_length")
 _FIELDS = tuple(field.name for field in fields(Request))
+_BY_OPTION = {
+    option.removeprefix("--").replace("-", "_"): name
+    for name in _FIELDS
+    if name in glossary() and "question" in glossary()[name].kind
+    for option in glossary()[name].options
+}
+"""Fields of a request by the names of their options."""
 # What answers other questions about the requests.
 _OF_TRAFFIC = {*terms_about("traffic")}
 _OF_OPTUNA = ("trials", "seed", "sampler", "storage")
@@ -75,7 +85,7 @@ def _read(
     given: Mapping[str, object], base: Request | None, said: Said
 ) -> tuple[Request, Mapping[str, object]]:
     """A request, and the fields that were given."""
-    asked = {name: value for name, value in given.items() if value is not None}
+    asked = {_field(name): value for name, value in given.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*asked}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
@@ -113,7 +123,26 @@ def _read(
     if base is None and "model" not in read_fields:
         raise SpecError(f"Give a model with {said('model')}.")
     request = (base or Request(model="")).changed(**read_fields)
+    if "price" in read_fields:
+        price = checked_price(
+            request.price, _contracts(request), said("price"), said("purchase_price")
+        )
+        request = replace(request, price=price)
+    elif base is not None and base.price is not None and _contracts(request) != _contracts(base):
+        # A price that was read before stays that of its own contract.
+        price = with_contract(base.price, _contracts(base)[0])
+        request = replace(request, price=price_of_contract(price, *_contracts(request)))
     return request, read_fields
+
+
+def _field(name: str) -> str:
+    """The field of a request that is called by its name or its option."""
+    return name if name in _FIELDS else _BY_OPTION.get(name, name)
+
+
+def _contracts(request: Request) -> tuple[str, ...]:
+    found = request.contract or Contract.ON_DEMAND
+    return (found,) if isinstance(found, str) else found
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
@@ -225,8 +254,8 @@ def _answer(term: Term, given: object, said: str) -> Answer | tuple[Answer, ...]
     """The value of a question, a tuple of several where the term takes them."""
     if not term.takes_several:
         return read(term, given, said)
-    if term.term == "num_gpus" and several(given, said) == [ALL]:
-        return ALL
+    if several(given, said) == [ALL] and term.term in ("num_gpus", "contract"):
+        return ALL if term.term == "num_gpus" else CONTRACTS
     values = read_all(term, given, said)
     return values[0] if len(values) == 1 else tuple(values)
 
@@ -299,7 +328,13 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
         if name in known:
             bounds[name] = float(read(known[name], value, said(name)))
         elif name in others:
-            raise _of_others(said(name), others[name].of, said)
+            error = _of_others(said(name), others[name].of, said)
+            if name == "cost" and workload in glossary()["budget"].of:
+                error = SearchSpaceError(
+                    f"{error} What a service may cost is {said('budget')} of a size, by the time: "
+                    "50kUSD/month, 100USD/h."
+                )
+            raise error
         else:
             raise SearchSpaceError(
                 f"Unknown constraint {shown(word)}.{suggestion(word, known)} "

@@ -15,6 +15,7 @@ from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import read, shown
+from planner.question.prices import price_of_contract
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, plain_values, terms_about, terms_of
 from planner.workloads.given import make_request
@@ -178,6 +179,8 @@ def answers_of(plan: Plan, row: Row) -> dict[str, Value]:
         is_choice = given in (None, ALL) or isinstance(given, tuple | list)
         if name != _WHOLE_SPACE:
             answers[name] = made if is_choice or name == profile else given
+    for site in plan.source_of(row).sites[:1]:
+        answers["price"] = price_of_contract(plan.request.price, site.contract)
     answers = with_one_length(answers)
     if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
         answers["prefill_gpu"] = plan.request.prefill_gpu

@@ -16,6 +16,7 @@ from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
 from planner.estimators.ownership import assumed_figures, owned, pue_figure
+from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.cache import kept
@@ -26,11 +27,13 @@ from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Figure, PowerProfile
 from planner.specs.price import (
     OWNERSHIP,
+    PRICES,
     UTILIZATION,
     Currency,
     Price,
     contracts_of,
     one_price,
+    ownership_of,
     price_of,
     providers_of,
     rate,
@@ -168,9 +171,9 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
         The price is impossible, nobody is called like the provider, a list has faults or names
         GPUs that are unknown; or the price is ``wanted`` and unknown.
     """
-    contract = request.contract or Contract.ON_DEMAND
-    given = _given(request.price, gpu, notes)
-    if given is not None:
+    contract = request.one_contract or Contract.ON_DEMAND
+    given = _stated(request.price, gpu, contract, notes)
+    if given is not None and contract != Contract.OWNED:
         if not 0 <= given < _MOST:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
         stated = one_price(given / HOUR, "given", contract)
@@ -184,20 +187,18 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
         return None
-    notes.defaults["price"] = _told(price, request.contract)
+    notes.defaults["price"] = _told(price, request.one_contract)
     return price
 
 
-def _given(price: float | str | None, gpu: GpuSpec, notes: Notes) -> float | None:
-    """The price that a request states of a GPU in USD per hour."""
-    if not isinstance(price, str):
-        return price
-    found = None
-    for part in price.split(","):
-        name, _, number = part.partition("=")
-        if name == gpu.name or notes.catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
-            found = float(number)
-    return found
+def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: Notes) -> float | None:
+    """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
+    catalogue, found = notes.catalogue, dict[bool, float]()
+    for part in price_parts(price_of_contract(price, contract)):
+        name = part.gpu
+        if not name or name == gpu.name or catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
+            found[bool(name)] = part.usd
+    return found.get(True, found.get(False))
 
 
 def _own_list(request: Request, notes: Notes) -> Path | None:
@@ -219,9 +220,9 @@ def _digest(files: tuple[Path, ...]) -> str:
 
 
 def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Price | None:
-    if request.contract != Contract.OWNED:
+    if request.one_contract != Contract.OWNED:
         folder = notes.catalogue.folder
-        return price_of(gpu.name, request.contract, request.provider, own, folder)
+        return price_of(gpu.name, request.one_contract, request.provider, own, folder)
     if request.provider is not None:
         raise SearchSpaceError(
             f"Owned GPUs have no provider: leave out {request.provider!r}, or choose another "
@@ -230,8 +231,16 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
     files = beside_specs(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
     place = dict(owned_place(request, notes))
-    if (share := request.term_utilization) is not None and share > 0:
+    share = request.term_utilization
+    if share is None and "cost" not in terms_of(request.workload, "limit"):
+        share = 1.0  # a service runs as long as its contract
+    if share is not None and share > 0:
         place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
+    if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
+        known = ownership_of(gpu.name, notes.catalogue.folder).get(PRICES[0])
+        place[PRICES[0]] = Owned(
+            value=usd, low=usd, high=usd, source="given", date="", gpus=known.gpus if known else 1
+        )
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
     price = owned(gpu, notes.catalogue, place)
@@ -255,8 +264,8 @@ def _unknown(request: Request, gpu: str, own: Path | None, notes: Notes) -> str:
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
         return (
-            f"The purchase price or the power of {gpu} is unknown: give --price, or a row "
-            f"purchase_price in {OWNERSHIP} of --specs DIR."
+            f"The purchase price or the power of {gpu} is unknown: give --purchase-price, or rows "
+            f"in {OWNERSHIP} of --specs DIR."
         )
     words = f" {request.contract}" if request.contract else ""
     whose = f" by {request.provider}" if request.provider else ""
@@ -340,7 +349,7 @@ def read_place(
         offer=offer,
         utilization=request.term_utilization,
         currency=None if request.currency is None else _currency(request.currency, notes),
-        contract=request.contract or Contract.ON_DEMAND,
+        contract=request.one_contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
     if request.at_shares:

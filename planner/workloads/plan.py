@@ -21,11 +21,12 @@ from planner.optimize.problem import Cell, Problem, constraints, objectives
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_of
 from planner.specs.cache import steady
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.price import CONTRACTS
 from planner.specs.profile import runs_on
 from planner.specs.search_space import SearchSpace
 from planner.workloads.base import Evaluation, Question, Scene, Workload
@@ -78,9 +79,17 @@ class Outer:
             Something is unknown or faulty; or everything that was named is impossible.
         """
         asked, gpus = self._asked(), self._gpus()
-        places = [self._places(asked[0], gpu, len(gpus) == 1) for gpu in gpus]
+        contracts = _listed(self.request.contract, CONTRACTS)
+        places = [
+            place
+            for gpu in gpus
+            for contract in contracts
+            for place in self._places(asked[0], gpu, contract, len(gpus) * len(contracts) == 1)
+        ]
+        if not places:
+            raise SearchSpaceError("\n".join(why for _, why in self.refused[:_MOST_REASONS]))
         spaces = [self._space(question, len(asked) == 1) for question in asked]
-        alone = len(asked) * len(gpus) == 1
+        alone = len(asked) * len(gpus) * len(contracts) == 1
         scenes = [
             scene
             for question, space in zip(asked, spaces, strict=True)
@@ -188,15 +197,27 @@ class Outer:
         return self.notes if alone else Notes(self.notes.catalogue)
 
     def _places(
-        self, question: Question, gpu: str | None, alone: bool
-    ) -> tuple[Place, dict[str, Place]]:
-        """The GPU, and those of the questions that name others."""
+        self, question: Question, gpu: str | None, contract: str | None, alone: bool
+    ) -> Iterator[tuple[Place, dict[str, Place]]]:
+        """The GPU under a contract, and those of the questions that name others.
+
+        Of several contracts there is no place under one without a price.
+        """
+        question = replace(question, request=replace(question.request, contract=contract))
         others = {
             name: self._place(question, other, alone, f"{name.removesuffix('_gpu')} ")
             for name in self.workload.other_gpus
             if (other := getattr(self.request, name)) is not None
         }
-        return self._place(question, gpu, alone, ""), others
+        place = self._place(question, gpu, alone, "")
+        if not isinstance(self.request.contract, tuple):
+            yield place, others
+        elif all(one.site.offer is not None for one in (place, *others.values())):
+            yield replace(place, site=replace(place.site, is_compared=True)), others
+        else:
+            name = place.machine.gpu.name
+            reason = f"{name}: no {contract} price is known"
+            self.refused.append(({"gpu": name, "contract": str(contract)}, reason))
 
     def _place(self, question: Question, gpu: str | None, alone: bool, label: str) -> Place:
         notes = Notes(self.notes.catalogue)
@@ -394,7 +415,10 @@ class Plan:
 
     def settled(self, row: Row) -> dict[str, Value]:
         """Answers to questions that a row was made with, each as it can be asked again."""
-        answers = {**self.workload.settled(self.source_of(row)), "model": row["model"]}
+        source = self.source_of(row)
+        answers = {**self.workload.settled(source), "model": row["model"]}
+        if isinstance(self.request.contract, tuple):
+            answers["contract"] = str(source.site.contract)
         if "adapter" in row:
             answers["adapter"] = row["adapter"]
         return {
@@ -419,7 +443,7 @@ def make_plan(request: Request) -> Plan:
     question, first = found.question, found.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question), sure)
-    goals = request.objectives or workload.objectives(question)
+    goals = request.objectives or _of_cost(request) or workload.objectives(question)
     return Plan(
         request=request,
         workload=workload,
@@ -446,6 +470,15 @@ def make_plan(request: Request) -> Plan:
         words=found.words,
         tried=notes.tried,
     )
+
+
+def _of_cost(request: Request) -> tuple[str, ...]:
+    """The cost, where several contracts are compared; empty where one is."""
+    if not isinstance(request.contract, tuple):
+        return ()
+    names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
+    known = terms_of(request.workload, "objective")
+    return next(((name,) for name in names if name in known), ())
 
 
 def _counted(request: Request, catalogue: Catalogue) -> Request:

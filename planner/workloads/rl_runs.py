@@ -25,9 +25,8 @@ from planner.estimators.inference.estimate import broken_serving_rule
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
-from planner.estimators.training.cost import calendar_factors, goodput
+from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
 from planner.estimators.training.estimate import broken_rule
-from planner.formulas.goodput import calendar_time
 from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import columns_about, terms_of
@@ -220,10 +219,15 @@ class RlRuns(Candidates):
         return self.step_time * self.source.setting.workload.steps
 
     @cached_property
+    def run(self) -> RunCost:
+        """Time, GPU-seconds and cost of all steps, charged as those of training are."""
+        setting, site = self.source.setting.packed, self.source.site
+        return run_cost(setting, site, duration=self.time_to_train, num_gpus=self.num_gpus)
+
+    @property
     def calendar_time(self) -> FloatArray:
         """The same with interruptions, checkpoints and stragglers, as training has them."""
-        kept = goodput(self.source.setting.packed, self.source.site, self.num_gpus)
-        return calendar_time(duration=self.time_to_train, goodput=kept.ratio)
+        return self.run.calendar_time
 
     @property
     def gpu_hours(self) -> FloatArray:
@@ -232,13 +236,13 @@ class RlRuns(Candidates):
 
     @property
     def campaign_gpu_hours(self) -> FloatArray:
-        """GPU-seconds of all of the calendar time."""
-        return self.calendar_time * self.num_gpus
+        """GPU-seconds of all of the calendar time, spares included."""
+        return self.run.gpu_seconds
 
     @property
     def cost(self) -> FloatArray:
         """USD of the run."""
-        return np.asarray(self.source.site.rate(self.num_gpus) * self.calendar_time)
+        return self.run.cost
 
     @property
     def cost_per_million_trained_tokens(self) -> FloatArray:
@@ -274,6 +278,10 @@ class RlRuns(Candidates):
     def rollout_idle(self) -> FloatArray:
         """Share of the step in which the GPUs that generate do nothing."""
         return self.step.rollout_idle
+
+    def moved(self, source: RlSource) -> RlRuns:
+        """The same runs on other terms: no prediction depends on them."""
+        return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
         """The first configuration with other values of parameters, several of one of them."""
@@ -314,10 +322,10 @@ class RlRuns(Candidates):
         c, shape = self.configurations, self.shape
         known = terms_of("rl", "result", "limit", "objective")
         words = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
-        names = [name for name in known if hasattr(type(self), name) and name not in words]
-        names.remove("num_gpus")
-        names.remove("throughput")
-        numbers = results(names, self)
+        holders = type(self), RunCost
+        names = [name for name in known if any(hasattr(one, name) for one in holders)]
+        without = {"num_gpus", "throughput", *words}
+        numbers = results([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
         memory = zip(columns_about("memory_phase"), self.step.phase_memory, strict=True)
         numbers |= {name: size / GIB for name, size in memory}

@@ -19,7 +19,7 @@ from planner.configurations.enumerate import OpenMesh
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
 from planner.estimators.power import PowerDraw, power_draw
-from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
+from planner.estimators.training.cost import RunCost, calendar_factors, training_cost
 from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
 from planner.estimators.training.flops import most_utilization
 from planner.estimators.training.memory import MEMORY_PARTS
@@ -248,7 +248,7 @@ class TrainingRuns(Candidates):
     @cached_property
     def run(self) -> RunCost:
         """Time, GPU-seconds and cost of the whole run."""
-        return run_cost(self.estimate, self.source.site)
+        return training_cost(self.estimate, self.source.site)
 
     @cached_property
     def draws(self) -> tuple[PowerDraw, ...]:

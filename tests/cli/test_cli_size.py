@@ -174,11 +174,11 @@ def test_what_is_asked_and_assumed_of_a_service_is_told(planner):
     varied = "lengths vary by 100 % and 100 %, 20 per second, "
     assert f"Requests: 1,024 tokens in, 1,024 out, {varied}2 draft tokens" in lines
     told = "Assumed: input tokens 1,024; output tokens 1,024; input variation 1; output variation 1"
-    assert f"{told} Limits" in lines
+    assert f"{told}; TTFT at most 2.00 s; TPOT at most 50 ms Sized" in lines
     alike = ("--input-tokens", "2000", "--input-variation", "0", "--output-variation", "0")
     lines = planner("size", *asked, *alike, "--shared-prefix-tokens", "900").out
     assert "Requests: 2,000 tokens in, 1,024 out, 20 per second, 900 tokens shared" in lines
-    assert "Assumed: output tokens 1,024\n" in lines
+    assert "Assumed: output tokens 1,024; TTFT at most 2.00 s; TPOT at most 50 ms\n" in lines
 
 
 def test_a_megawatt_is_a_question(planner, tmp_path):

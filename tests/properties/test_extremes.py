@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tables import ONE, setting, table
 
-from planner.estimators.training.cost import run_cost
+from planner.estimators.training.cost import training_cost
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.memory import MEMORY_PARTS
@@ -71,7 +71,7 @@ def test_estimates_are_finite_and_positive(gpus: int, zero: int, flash: bool) ->
     reliability = Catalogue().load_reliability("published").spec
     offer = one_price(1e-3, source="given", contract="spot")
     site = Site(offer=offer, reliability=reliability)
-    run = run_cost(estimate, site)
+    run = training_cost(estimate, site)
     numbers += [run.time_to_train, run.calendar_time, run.gpu_seconds, run.cost]
     numbers += [run.interruptions, run.goodput.ratio, *run.goodput.lost().values()]
     for values in numbers:

@@ -73,14 +73,48 @@ def test_pools_of_many_gpus_are_as_many_times_those_of_a_part():
     assert ten.output_tokens / one.output_tokens == pytest.approx(10, rel=0.03)
 
 
-def test_a_budget_pays_whole_nodes_and_below_one_single_gpus():
-    """A hundred USD an hour pay 25 GPUs at 4 USD, three nodes of 8."""
+def test_a_budget_pays_single_gpus():
+    """A hundred USD an hour pay 25 GPUs at 4 USD: 12 replicas of two."""
     assert _carried(price=4, budget="100USD/h").fleet.num_gpus == 24
-    assert _carried(price=4, budget="95USD/h").fleet.num_gpus == 16
+    assert _carried(price=4, budget="95USD/h").fleet.num_gpus == 22
     assert _carried(price=4, budget="20USD/h").fleet.num_gpus in (4, 5)
+
+
+def test_a_budget_and_a_limit_of_power_hold_both():
     both = _carried(price=4, budget="100USD/h", constraints={"power": "20kW"})
     assert both.fleet.num_gpus == 16
     assert both.fleet.row["power_kw"] <= 20
+
+
+def test_a_budget_of_owned_gpus_pays_whole_nodes():
+    """H100 are bought in nodes of 8, of which each GPU costs 1.88 USD an hour: 15.1 a node."""
+    asked = {"contract": "owned", "model": "llama-3.1-8b"}
+    assert _carried(**asked, budget="31USD/h").fleet.cost == pytest.approx(2 * 15.07, abs=0.05)
+    (size,) = planner.size(**{**SERVICE, **asked}, budget="15USD/h").sizes
+    assert "below 8 GPUs, which are sold together," in size.reason
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+@pytest.mark.parametrize("rate", [20, 200])
+@pytest.mark.parametrize(("model", "gpu"), [("llama-3.1-70b", "h100"), ("llama-3.1-8b", "a100")])
+def test_a_budget_carries_what_it_pays_for_a_rate(model, gpu, rate, confidence):
+    """A size for a rate costs so much; that much as a budget carries at least as many requests."""
+    limits = {"ttft": "2s", "tpot": "60ms"}
+    asked = {
+        **SERVICE, "model": model, "gpu": gpu, "confidence": confidence, "constraints": limits,
+    }  # fmt: skip
+    fleet = planner.size(**asked, request_rate=rate).best.fewest
+    carried = planner.size(**asked, budget=f"{fleet.cost * (1 + 1e-9)}USD/h").best.carried
+    assert carried.fleet.cost <= fleet.cost * (1 + 1e-6)
+    per_gpu = fleet.row["capacity_requests_per_s"] / fleet.num_gpus
+    step = fleet.num_gpus // fleet.row["replicas"]
+    least = min(fleet.row["capacity_requests_per_s"], per_gpu * (fleet.num_gpus - step))
+    assert carried.fleet.row["requests_per_s"] >= max(least, rate if confidence == 0.5 else 0)
+
+
+def test_the_cost_of_a_service_points_to_its_budget():
+    with pytest.raises(SearchSpaceError, match="What a service may cost is budget of a size"):
+        planner.size(**SERVICE, constraints={"cost": "5M"})
 
 
 def test_tokens_users_and_profit_per_megawatt_by_hand():

@@ -15,13 +15,10 @@ from planner.decide.sizing.day import (
     Terms,
     cheapest_base,
     day_cost,
-    fleets_by_rate,
 )
-from planner.decide.sizing.fleet import Fleet
 from planner.decide.sizing.load import read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.problem import sure_factor
-from planner.workloads.given import make_request
 
 SERVICE = {
     "model": "llama-3.1-8b",
@@ -214,6 +211,7 @@ def _hours(numbers, base=0):
             num_gpus=number,
             base=base,
             capacity=2.0,
+            paid=((24 / len(numbers), number),),
         )
         for start, number in enumerate(numbers)
     )
@@ -247,7 +245,10 @@ def test_the_fleet_of_each_hour(write):
     path = write(hourly([3] * 5 + [20] * 3 + [60, 120, 120] + [173] * 5 + [60] * 4 + [20] * 4))
     asked = {**SERVICE, "confidence": 0.9}
     (size,) = planner.size(
-        **asked, load=path, price="h100=2", contract=["reserved-1y", "on-demand"]
+        **asked,
+        load=path,
+        price="h100:reserved-1y=2,on-demand=2",
+        contract=["reserved-1y", "on-demand"],
     ).sizes
     day, row = size.day, size.fewest.row
     alone = planner.size(**asked, request_rate=173).sizes[0].fewest
@@ -300,28 +301,6 @@ def test_pools_of_an_hour_are_no_more_than_those_of_a_busier_one(write):
     numbers = [number for _, number in by_rate]
     assert numbers == sorted(numbers)
     assert numbers[0] < numbers[-1] == size.fewest.num_gpus
-
-
-def test_where_a_layout_misses_a_latency_that_of_a_busier_hour_serves(monkeypatch, write):
-    """Numbers of workers that a rate would take, some of which miss a limit."""
-    taken = {10: 40, 8: None, 5: 12, 3: 20, 1: 4}
-
-    def fleet_of(request):
-        number = taken.get(request.request_rate)
-        return None if number is None else Fleet(row={"num_gpus": number}, margins=())
-
-    monkeypatch.setattr("planner.decide.sizing.day.fleet_of", fleet_of)
-    load = read_load(write(hourly([10, 8, 5, 3, 1, 10] * 4)))
-    peak = Fleet(row={"num_gpus": 40}, margins=())
-    request = make_request({"model": "llama-3.1-8b", "workload": "serve"})
-    found = fleets_by_rate(request, peak, load)
-    assert {rate: fleet.num_gpus for rate, fleet in found.items()} == {
-        10: 40,
-        8: 40,
-        5: 12,
-        3: 12,
-        1: 4,
-    }
 
 
 @pytest.mark.parametrize(

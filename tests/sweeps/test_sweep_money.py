@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
 from made import plan_of, row_of
 
+import planner as planning
+from planner.errors import SearchSpaceError
 from planner.sweeps.screen import alike_lines, headlines, money_lines
 from planner.sweeps.summary import Group, summarize
 
@@ -91,3 +95,21 @@ def test_owned_prices_of_different_things_are_named_once() -> None:
     ]
     (line, _) = alike_lines(PLAN, [group_of(*rows)])
     assert "(rack of 72, estimate: b200; node of 8, trade price: a100)" in line
+
+
+def test_a_price_of_a_sweep_is_of_the_rented_contract(tmp_path: Path) -> None:
+    """At 2 USD an hour on demand; owned GPUs cost what they do without a price."""
+    table = {
+        "model": "llama-7b", "gpu": "h100", "num_gpus": 64, "total_tokens": "100B",
+        "framework": "megatron-lm", "contract": ["on-demand", "owned"],
+    }  # fmt: skip
+    costs = {}
+    for name, price in (("stated", {"price": 2}), ("listed", {})):
+        rows = [*planning.sweep({**table, **price}, tmp_path / name, workers=1).rows()]
+        costs[name] = {row["contract"]: row["cost_usd"] for row in rows}
+        hours = {row["contract"]: row["campaign_gpu_hours"] for row in rows}
+    assert costs["stated"]["on-demand"] == pytest.approx(2 * hours["on-demand"])
+    assert costs["stated"]["owned"] == costs["listed"]["owned"]
+    several = {**table, "contract": ["on-demand", "spot"], "price": 2}
+    with pytest.raises(SearchSpaceError, match="name the contract that it is of"):
+        planning.sweep(several, tmp_path / "several", workers=1)

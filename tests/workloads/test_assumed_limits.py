@@ -207,3 +207,43 @@ def test_lengths_that_nobody_told_vary_as_those_of_services(
     assert ("as measured of services" in told) == (varied[1] == 1)
     batch = make_plan(Request(**BATCH)).problem.sources[0].setting.workload
     assert (batch.input_variation, batch.output_variation) == (0, 0)
+
+
+SIZED = {
+    "workload": "serve", "model": "llama-3.1-70b", "gpu": ("h100", "a100"), "request_rate": 20,
+    "input_tokens": 2000, "output_tokens": 300, "mode": "aggregated",
+}  # fmt: skip
+
+
+def test_a_size_relaxes_an_assumed_limit_that_takes_most_of_the_gpus() -> None:
+    """2 s to the first token take 512 A100; four times fewer keep 8 s. Nobody asked for 2 s."""
+    sizes = planner.size(**SIZED)
+    h100, a100 = (next(s for s in sizes.sizes if s.gpu.startswith(gpu)) for gpu in ("h100", "a100"))
+    assert h100.fewest_at_assumed is None
+    kept = a100.fewest_at_assumed
+    assert kept is not None
+    assert a100.fewest.num_gpus * 2 < kept.num_gpus
+    asked = planner.size(**{**SIZED, "gpu": "a100", "constraints": {"ttft": "2s", "tpot": "50ms"}})
+    assert asked.best.fewest.num_gpus == kept.num_gpus  # what the user asks for stays
+    assert asked.best.assumed == {}
+    row = next(row for row in sizes.rows if row["gpu"] == a100.gpu)
+    assert row["assumed_limits"] == "time_to_first_token, time_per_output_token"
+    assert row["num_gpus_at_assumed"] == kept.num_gpus
+    assert row["limit_time_to_first_token_s"] == 8.0
+    words = " ".join(sizes.summary().split())
+    assumed, _, after = words.partition("Sized to be")
+    assert "Assumed:" in assumed
+    assert "TTFT at most 2.00 s; TPOT at most 50 ms" in assumed.partition("Assumed:")[2]
+    assert "Limits:" not in assumed
+    line = (
+        f"Assumed limits relaxed for {a100.gpu} on-demand: TTFT at most 8.00 s in place of 2.00 s"
+    )
+    assert line in after
+    assert f"which takes {kept.num_gpus} GPUs" in after
+
+
+def test_a_limit_of_the_user_is_no_assumption_of_a_size() -> None:
+    sizes = planner.size(**{**SIZED, "gpu": "h100", "constraints": {"ttft": "2s"}})
+    words = " ".join(sizes.summary().split())
+    assert "Limits: TTFT at most 2.00 s" in words
+    assert sizes.best.assumed.keys() <= {"time_per_output_token"}

@@ -17,7 +17,7 @@ from planner.estimators.training.cost import (
     campaign_of,
     checkpoint_size,
     goodput,
-    run_cost,
+    training_cost,
 )
 from planner.layers.model import count_parameters
 from planner.question.request import Request
@@ -279,5 +279,5 @@ def test_serving_has_no_figures_on_failures():
 def test_one_number_of_gpus_is_computed_once():
     one = source(settings={})
     runs = one.judged(next(iter(one.mesh.blocks(one.block_rows))))
-    found = run_cost(runs.estimate, source().site).goodput
+    found = training_cost(runs.estimate, source().site).goodput
     assert np.size(found.ratio) == 1 < runs.estimate.step_time.size

@@ -17,6 +17,7 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.optimize.collector import known_value
 from planner.optimize.source import Setting, Source, first_row
+from planner.question.prices import with_contract
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.specs.checked import unchecked
@@ -245,21 +246,30 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     yield Sensitivity(name=name, group="question", outcomes=outcomes)
 
 
-def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
-    """The same plan under each other contract that somebody sells its GPU under."""
-    if plan.request.price is not None:
-        return
-    own, outcomes = plan.problem.sources[0].site.contract, {}
+def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
+    """The same plan under each other contract that somebody sells its GPU under, as charged there.
+
+    A price of the request stays that of its own contract.
+    """
+    request, found = plan.request, dict[str, Outcome]()
+    own = plan.problem.sources[0].site.contract
+    price = with_contract(request.price, own)
     for contract in CONTRACTS:
-        if contract != own:
-            found = outcome(plan, asked(contract=contract), burst)
-            cost = (
-                next((found.row[n] for n in _COSTS if n in found.row), None) if found.row else None
-            )
-            if math.isfinite(number(cost)):
-                outcomes[f"contract {contract}"] = found
+        if contract == own:
+            continue
+        reached = outcome(plan, asked(contract=contract, price=price), burst)
+        if reached.row is not None and any(
+            math.isfinite(number(reached.row.get(name))) for name in _COSTS
+        ):
+            found[contract] = reached
+    return found
+
+
+def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    outcomes = contract_outcomes(plan, burst)
     if outcomes:
-        yield Sensitivity(name="contract", group="question", outcomes=outcomes)
+        named = {f"contract {contract}": found for contract, found in outcomes.items()}
+        yield Sensitivity(name="contract", group="question", outcomes=named)
 
 
 def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:

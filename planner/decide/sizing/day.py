@@ -10,13 +10,15 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, partial
+
+import numpy as np
 
 from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.decide.sizing.fleet import RATE, Fleet
+from planner.decide.sizing.fleet import RATE, Fleet, gpus_of_workers
 from planner.decide.sizing.load import HOURS, Load, Period
 from planner.decide.sizing.scaling import (
     LATE,
@@ -31,6 +33,7 @@ from planner.decide.sizing.scaling import (
 )  # fmt: skip
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.errors import SearchSpaceError
+from planner.optimize.source import at_load
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.price import TERMS
@@ -52,8 +55,6 @@ _USUAL = (Contract.RESERVED_1Y, Contract.ON_DEMAND)
 _NUMBERS = ("replicas", "prefill_replicas")
 # A service without requests still holds one replica.
 _LEAST_RATE = 1e-6
-# For how many times its rate the workers of an hour are counted, where fewer miss a latency.
-_SPARE = (1.0, 1.1, 1.25, 1.5)
 # Of loads of more rates, as by the minute, so many levels are looked at.
 _MOST_RATES, _LEVELS = 24, 12
 _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
@@ -73,15 +74,15 @@ class Terms:
 class Hour:
     """A period of the day, the GPUs that serve it, and what they could serve [1/s].
 
-    ``base`` of them are paid all day, the others by the hour. ``paid`` are hours and the GPUs that
-    run in them, those that start for what comes among them; empty without a start-up time.
+    ``base`` of them are paid all day, the others by the hour. ``paid`` are the parts of the period:
+    hours, and the GPUs that run in them. GPUs that start for a later period run too.
     """
 
     period: Period
     num_gpus: int
     base: int
     capacity: float
-    paid: tuple[tuple[float, float], ...] = ()
+    paid: tuple[tuple[float, float], ...]
 
     @property
     def on_demand(self) -> int:
@@ -90,8 +91,7 @@ class Hour:
 
     def hours_beyond(self, base: int) -> float:
         """GPU-hours of what runs beyond a base."""
-        runs = self.paid or ((self.period.hours, self.num_gpus),)
-        return sum(hours * max(gpus - base, 0) for hours, gpus in runs)
+        return sum(hours * max(gpus - base, 0) for hours, gpus in self.paid)
 
 
 @record(kw_only=True)
@@ -290,23 +290,13 @@ def _least_hours(fleet: Fleet, load: Load) -> float:
 def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Startup) -> Day:
     """The day of a service whose peak is served by a fleet."""
     fleets = fleets_by_rate(pinned_to(request, peak), peak, load)
-    hours = [
-        Hour(
-            period=period,
-            num_gpus=fleets[period.request_rate].num_gpus,
-            base=0,
-            capacity=number(fleets[period.request_rate].row[_CAPACITY]),
-        )
-        for period in load.periods
-    ]
     startup_time = startup.seconds(peak.row)
     if startup_time >= HOUR * load.hours:
         raise SearchSpaceError(
             f"{load.name} lasts {load.hours:.3g} h: what starts in {startup_time / HOUR:.3g} h "
             "serves none of it."
         )
-    if startup_time:
-        hours = _started(hours, startup_time, load.hours)
+    hours = hours_of(load, fleets, startup_time)
     base = cheapest_base(hours, terms, load.repeats)
     return Day(
         load=load,
@@ -318,43 +308,50 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Start
     )
 
 
-def _started(hours: Sequence[Hour], startup_time: float, total: float) -> list[Hour]:
-    """The same with the GPUs that run: all that serve within a start-up time."""
-    starts = [hour.period.start for hour in hours]
-    spans = most_ahead(starts, [hour.num_gpus for hour in hours], startup_time / HOUR, total)
-    paid: list[list[tuple[float, float]]] = [[] for _ in hours]
-    for start, end, gpus in zip(*map(list, (spans.starts, spans.ends, spans.values)), strict=True):
-        paid[bisect_right(starts, start) - 1].append((end - start, gpus))
-    return [replace(hour, paid=tuple(runs)) for hour, runs in zip(hours, paid, strict=True)]
+def hours_of(load: Load, fleets: Mapping[float, Fleet], startup_time: float) -> list[Hour]:
+    """Each period of a load with its fleet, and the GPUs that run in its parts.
+
+    A GPU starts ``startup_time`` seconds before a period that needs it. One that would be needed
+    again within that time keeps running.
+    """
+    starts = [period.start for period in load.periods]
+    serving = [fleets[period.request_rate] for period in load.periods]
+    gpus = [fleet.num_gpus for fleet in serving]
+    running = most_ahead(starts, gpus, startup_time / HOUR, load.hours).split(starts)
+    paid: list[list[tuple[float, float]]] = [[] for _ in starts]
+    for start, end, number_running in running.parts():
+        paid[bisect_right(starts, start) - 1].append((end - start, number_running))
+    return [
+        Hour(
+            period=period,
+            num_gpus=fleet.num_gpus,
+            base=0,
+            capacity=number(fleet.row[_CAPACITY]),
+            paid=tuple(parts),
+        )
+        for period, fleet, parts in zip(load.periods, serving, paid, strict=True)
+    ]
 
 
 def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Fleet]:
-    """The smallest fleet of one layout for every rate of a load.
+    """The fleet of one layout for every rate of a load: the smallest that serves it or more.
 
-    What serves more serves less, too: pools of a few workers may miss a latency at a rate where
-    one more of either kind keeps it. Between two rates that take as many GPUs none is looked at.
-    Of many rates some levels are, and what lies between two takes whole steps in proportion.
+    A fleet that serves a higher rate serves a lower one too. Pools of a few workers may miss a
+    latency at a rate where one more of either kind keeps it, and so may every fleet of a quiet
+    minute; it then takes the smallest fleet of the busier ones. Of many rates some levels are
+    searched, and a rate between two levels takes workers in proportion.
     """
-    asked = {period.request_rate for period in load.periods}
-    rates, found = sorted(asked), {load.peak: peak}
+    requested = {period.request_rate for period in load.periods}
+    rates, found = sorted(requested), {load.peak: peak}
     if len(rates) > _MOST_RATES:
         rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
-    parts = [(0, len(rates) - 1)] if len(rates) > 1 else []
-    if parts:
-        found[rates[0]] = _at_most(pinned, rates[0], peak)
-    while parts:  # the busiest first: quieter ones take no more
-        low, high = parts.pop()
-        below, above = found[rates[low]], found[rates[high]]
-        if below.num_gpus >= above.num_gpus:
-            found.update(dict.fromkeys(rates[low:high], above))
-        elif high - low > 1:
-            middle = (low + high) // 2
-            found[rates[middle]] = _at_most(pinned, rates[middle], above)
-            parts += [(low, middle), (middle, high)]
-    if len(asked) == len(rates):
-        return found
-    step = math.gcd(*(fleet.num_gpus for fleet in found.values()))
-    return {rate: _between(rates, found, rate, step) for rate in asked}
+    workers, smallest = gpus_of_workers(peak.row) or [1], peak
+    for rate in reversed(rates[:-1]):
+        if smallest.num_gpus > sum(workers):
+            smallest = _at_most(pinned, rate, smallest)
+        found[rate] = smallest
+    step = math.gcd(*workers)
+    return {rate: _between(rates, found, rate, step) for rate in requested}
 
 
 def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, step: int) -> Fleet:
@@ -374,11 +371,39 @@ def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, 
 
 def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
     """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
-    for spare in _SPARE:
-        fleet = fleet_of(replace(pinned, request_rate=max(spare * rate, _LEAST_RATE)))
-        if fleet is not None:
-            return fleet if fleet.num_gpus < above.num_gpus else above
-    return above
+    asked = replace(pinned, request_rate=max(rate, _LEAST_RATE))
+    fleet = fleet_of(asked)
+    if fleet is None:
+        fleet = _smallest_at_load(asked, above)
+    return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
+
+
+def _smallest_at_load(asked: Request, above: Fleet) -> Fleet | None:
+    """The smallest fleet that keeps the limits where its requests are shared by all its replicas.
+
+    A search takes as few replicas as the rate needs. Where a burst is too long for these, more
+    of them, each with fewer requests, may keep the limits.
+    """
+    step = math.gcd(*(gpus_of_workers(above.row) or [1]))
+    counts = range(step, above.num_gpus, step)
+    known = cache(partial(fleet_on, asked))
+    place = bisect_left(counts, True, key=lambda count: known(count) is not None)
+    return known(counts[place]) if place < len(counts) else None
+
+
+def fleet_on(asked: Request, num_gpus: int) -> Fleet | None:
+    """A fleet of so many GPUs that keeps the limits at the load; None where none does."""
+    plan = make_plan(replace(asked, num_gpus=num_gpus, objectives=()))
+    for source in plan.problem.sources:
+        for block in source.blocks((), ()):
+            if block.candidates is None:
+                continue
+            loaded = at_load(block.candidates)
+            rows = np.flatnonzero(plan.problem.codes(loaded) == 0)
+            if rows.size:
+                first = loaded.configurations.rows(rows[:1])
+                return Fleet.of(plan, at_load(source.judged(first)))
+    return None
 
 
 def pinned_to(request: Request, fleet: Fleet) -> Request:
@@ -435,4 +460,4 @@ def _price(request: Request, contract: str | None) -> float:
     """USD per GPU-second under a contract; NaN where unknown."""
     plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
     site = plan.problem.sources[0].site
-    return site.price if contract in (None, site.contract) else math.nan
+    return site.charged_price if contract in (None, site.contract) else math.nan

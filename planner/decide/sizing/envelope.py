@@ -13,10 +13,11 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, KILOWATT, MEGAWATT, MONTH, YEAR, parse_quantity
 from planner.decide.api_comparison import ApiComparison, Offer, compared_with_apis
 from planner.decide.sizing.day import pinned_to
-from planner.decide.sizing.fleet import Fleet, Missed, reason_of
-from planner.decide.sizing.searches import Searches, best_of_groups
+from planner.decide.sizing.fleet import RATE, Fleet, Missed, gpus_of_workers, reason_of
+from planner.decide.sizing.searches import Searches, best_of_groups, fleet_of, serving_size
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value
+from planner.optimize.source import Candidates
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.specs.gpu import ClusterSpec
@@ -176,8 +177,11 @@ class Envelope:
         layouts, reason = self._layouts(count)
         if not layouts:
             return None, reason
-        found = [self._grown(fleet, most) for fleet in layouts]
-        best = max((one for one in found if one is not None), key=_most_tokens, default=None)
+        grown = [self._grown(fleet, most) for fleet in layouts]
+        found = [one for one in grown if one is not None]
+        if self.budget is not None and self._power is None and found:
+            found += self._sized_by_rate(max(found, key=_most_tokens), most)
+        best = max(found, key=_most_tokens, default=None)
         return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
 
     @cached_property
@@ -199,13 +203,16 @@ class Envelope:
             return f"the power of {self.request.gpu} is unknown"
         bounds = [self._cluster.max_gpus, self.request.constraints.get(MOST_GPUS), LARGEST_OF_ALL]
         if self.budget is not None:
-            price = self._plan.problem.sources[0].site.price
+            site = self._plan.problem.sources[0].site
+            least = int(site.had(1))  # as few as are sold together
+            price = float(site.rate(least))
             if math.isnan(price):
                 return "the price is unknown: give --price"
-            bounds.append(math.floor(self.budget / price + _ROUNDED))
+            bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
                 budget, each = text.dollars(self.budget * HOUR), text.dollars(price * HOUR)
-                return f"a budget of {budget} an hour is below one GPU at {each} an hour"
+                gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
+                return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
 
     def _layouts(self, count: int) -> tuple[list[Fleet], str]:
@@ -213,7 +220,7 @@ class Envelope:
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         asked = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, found, missed = Searches((self.request.contract,)), dict[str, Fleet](), []
+        searches, found, missed = Searches((self.request.one_contract,)), dict[str, Fleet](), []
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue
@@ -250,9 +257,63 @@ class Envelope:
         is_pool = fleet.row.get("prefill_replicas") is not None
         copy = 1 if is_pool else fleet.num_gpus // int(number(fleet.row["replicas"]))
         node = self._cluster.gpus_per_node
-        if most < node:
-            return fleet.num_gpus if is_pool else copy
+        if most < node or self._power is None:
+            return fleet.num_gpus if is_pool and most < node else copy
         return math.lcm(copy, node)
+
+    def _sized_by_rate(self, best: Yield, most: int) -> list[Yield]:
+        """The plans that a size for a rate finds where it costs what the budget allows.
+
+        A rate decides the replicas and what they meet, so that another layout may be the best.
+        """
+        rate = number(best.fleet.row["requests_per_s"])
+        alike = self._scaled(best.fleet, rate, most)
+        rate = rate if alike is None else _sure_rate(alike) * most / alike.num_gpus
+        searches = Searches((self.request.one_contract,))
+        size = serving_size(replace(self.request, request_rate=rate), searches)
+        first = size.cheapest or size.fewest
+        if first is None:
+            return []
+        step = sum(gpus_of_workers(first.row)) or 1
+        rate = _sure_rate(first) * (most // step * step) / first.num_gpus * (1 - _ROUNDED)
+        fleets = {
+            one.num_gpus: one for one in (alike, first, self._scaled(first, rate, most)) if one
+        }
+        return [
+            carried
+            for num_gpus, fleet in fleets.items()
+            if num_gpus <= most and (carried := self._carried_by(fleet)) is not None
+        ]
+
+    def _scaled(self, fleet: Fleet, rate: float, most: int) -> Fleet | None:
+        """A layout for about a rate, or for as much less of it as so many GPUs serve."""
+        for _ in range(_CORRECTIONS):
+            asked = replace(self.request, num_gpus=None, request_rate=rate)
+            found = fleet_of(replace(pinned_to(asked, fleet), request_rate=rate))
+            if found is None or found.num_gpus <= most:
+                return found
+            rate *= most / found.num_gpus * (1 - _ROUNDED)
+        return None
+
+    def _carried_by(self, fleet: Fleet) -> Yield | None:
+        """What a fleet that keeps its limits at a rate carries at most; None above the power."""
+        asked = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
+        pinned = pinned_to(asked, fleet)
+        numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
+        power = {POWER: self._power} if self._power is not None else {}
+        is_pool = fleet.row.get("prefill_replicas") is not None
+        asked = replace(
+            pinned,
+            settings={**pinned.settings, **(numbers if is_pool else {})},
+            constraints=power,
+        )
+        plan, result = Searches((self.request.one_contract,)).of(asked)
+        best = next(best_of_groups(plan, result), None)
+        if best is None:
+            return None
+        margins = tuple(one for one in fleet.margins if one.name != RATE)
+        carried = _yield_of(*best)
+        return replace(carried, fleet=replace(carried.fleet, margins=margins))
 
     def _at(self, fleet: Fleet, count: int, step: int) -> tuple[Yield | None, float]:
         """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
@@ -264,7 +325,7 @@ class Envelope:
         part = count // times // step * step
         power = {POWER: self._power / times} if self._power is not None else {}
         asked = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
-        plan, result = Searches((self.request.contract,)).of(asked)
+        plan, result = Searches((self.request.one_contract,)).of(asked)
         best = next(best_of_groups(plan, result), None)
         if best is not None and times > 1:
             row = Fleet.of(*best).row
@@ -276,19 +337,13 @@ class Envelope:
                 settings=settings,
                 constraints=self.request.constraints,
             )
-            plan, result = Searches((self.request.contract,)).of(asked)
+            plan, result = Searches((self.request.one_contract,)).of(asked)
             best = next(best_of_groups(plan, result), None)
         if best is None:
             misses = [one for one in result.nearest_misses if one.rejection == POWER]
             return None, misses[0].value / misses[0].bound if misses else math.nan
-        found = Fleet.of(*best)
-        shares = [one.sure / one.bound for one in found.margins if one.name == POWER]
-        profile = best[1].source.site.power
-        carried = Yield(
-            fleet=found,
-            api=compared_with_apis(*best),
-            pue=None if profile is None else profile.pue.value,
-        )
+        carried = _yield_of(*best)
+        shares = [one.sure / one.bound for one in carried.fleet.margins if one.name == POWER]
         return carried, shares[0] if shares else math.nan
 
     def _too_little(self, fleet: Fleet, count: int) -> str:
@@ -299,6 +354,21 @@ class Envelope:
             return f"nothing carries requests on {text.gpus(count)} within the limits"
         draws = text.watts(KILOWATT * number(one.fleet.row["power_kw"]))
         return f"a node of {count} draws {draws}, above {text.watts(self._power)}"
+
+
+def _sure_rate(fleet: Fleet) -> float:
+    """Requests per second that a fleet for a rate serves at the confidence."""
+    return next(one.sure for one in fleet.margins if one.name == RATE)
+
+
+def _yield_of(plan: Plan, candidates: Candidates) -> Yield:
+    """What one configuration of a plan carries."""
+    profile = plan.problem.sources[0].site.power
+    return Yield(
+        fleet=Fleet.of(plan, candidates),
+        api=compared_with_apis(plan, candidates),
+        pue=None if profile is None else profile.pue.value,
+    )
 
 
 def _most_tokens(one: Yield) -> tuple[float, int]:

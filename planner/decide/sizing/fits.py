@@ -81,14 +81,14 @@ def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
         change = first([count for count in numbers if end / 2 <= count < end]) or change
         plan = _plan_of(request, change.row)
         fleet = Fleet.of(plan, evaluated(plan).candidates)
-        contract = str(fleet.row.get("contract") or request.contract or "")
+        contract = str(fleet.row.get("contract") or request.one_contract or "")
         return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
     other = first(coarse(numbers), only_layout=False)
     reason = f"does not fit on {_span(numbers)}{_with(other)}"
     if evaluation.rejected_by not in ("", *MEMORIES):
         reason = f"impossible on {_span(numbers)}: {_description(evaluation)}"
     return Size(
-        gpu=evaluation.source.gpu, contract=request.contract or "", reason=reason, tried=numbers
+        gpu=evaluation.source.gpu, contract=request.one_contract or "", reason=reason, tried=numbers
     )
 
 

@@ -117,16 +117,12 @@ class Fleet:
         One of each may then fail without a limit being missed. Also None where a row does not
         tell how many GPUs one has, or workers have GPUs of different prices.
         """
-        row, sizes = self.row, list[tuple[int, int]]()
+        row = self.row
         if row.get(COSTS[1]) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
             return None
-        for worker in ("", PREFILL):
-            if replicas := row.get(f"{worker}replicas"):
-                degrees = (number(row.get(worker + name) or 1) for name in _OF_REPLICAS)
-                sizes.append((int(number(replicas)), int(math.prod(degrees))))
-        if sum(replicas * gpus for replicas, gpus in sizes) != self.num_gpus:
+        if not (workers := gpus_of_workers(row)):
             return None
-        more = self.num_gpus + sum(gpus for _, gpus in sizes)
+        more = self.num_gpus + sum(workers)
         return more, self.cost * more / self.num_gpus
 
     @property
@@ -160,6 +156,17 @@ class Fleet:
                 if (told := plan.defaults.get(name)) and told != EACH_ITS_OWN
             },
         )
+
+
+def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
+    """GPUs of a replica, or of a worker of each kind; empty where a row does not have them."""
+    sizes = list[tuple[int, int]]()
+    for worker in ("", PREFILL):
+        if replicas := row.get(f"{worker}replicas"):
+            degrees = (number(row.get(worker + name) or 1) for name in _OF_REPLICAS)
+            sizes.append((int(number(replicas)), int(math.prod(degrees))))
+    is_all = sum(replicas * gpus for replicas, gpus in sizes) == number(row["num_gpus"])
+    return [gpus for _, gpus in sizes] if is_all else []
 
 
 _CAPACITY = "capacity_requests_per_s"
@@ -244,6 +251,8 @@ class Size:
     whose load changes, if that was asked for, and ``cheapest`` its fleet at the peak;
     ``day_of_fewest`` that of the layout of the fewest GPUs at the peak. ``carried`` is what a
     service carries within a limit of power or a budget, where that was asked for.
+    ``assumed`` has the bounds in SI units of limits that planner assumes. Where wider ones are
+    kept, ``fewest_at_assumed`` is the fleet that keeps these.
     """
 
     gpu: str
@@ -260,6 +269,8 @@ class Size:
     day: Day | None = None
     day_of_fewest: Day | None = None
     carried: Yield | None = None
+    assumed: Mapping[str, float] = field(default_factory=dict)
+    fewest_at_assumed: Fleet | None = None
 
     @property
     def choices(self) -> dict[str, Fleet]:
@@ -319,6 +330,10 @@ class Size:
         for name, fleet in self.choices.items():
             told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
             more = {} if self.carried is None else self.carried.columns
+            if self.assumed:
+                before = self.fewest_at_assumed
+                told["assumed_limits"] = ", ".join(self.assumed)
+                told["num_gpus_at_assumed"] = None if before is None else before.num_gpus
             yield {
                 **told, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -108,6 +108,17 @@ class Spans:
         """The same with others in place of their values, which are places among them."""
         each = values[self.values.astype(np.intp)]
         return Spans(starts=self.starts, ends=self.ends, values=each)
+
+    def split(self, places: Sequence[float]) -> Spans:
+        """The same parts, each ended at the places [h] within it."""
+        bends = np.unique([*self.starts, *places])
+        bends = bends[np.diff(bends, prepend=-math.inf) > _INSTANT]
+        each = self.values[np.searchsorted(self.starts, bends + _INSTANT, side="right") - 1]
+        return Spans(starts=bends, ends=np.append(bends[1:], self.ends[-1]), values=each)
+
+    def parts(self) -> Iterator[tuple[float, float, float]]:
+        """Start [h], end [h] and value of each part."""
+        yield from zip(*map(np.ndarray.tolist, (self.starts, self.ends, self.values)), strict=True)
 
 
 @record(kw_only=True)

@@ -12,6 +12,7 @@ from planner.decide.open_facts import MovingFact, moving_facts
 from planner.decide.sizing.fleet import MORE_EFFICIENT, Fleet, Floor, Missed, Size, reason_of
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.training.share import Setting
+from planner.optimize.exhaustive import doubled
 from planner.optimize.other_terms import searched
 from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Constraint, Problem
@@ -49,7 +50,7 @@ class Searches:
             pairs = zip(plans, searched(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
             self.found[asked] = dict(zip(self.contracts, each, strict=True))
-        return self.found[asked][request.contract]
+        return self.found[asked][request.one_contract]
 
 
 def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
@@ -166,7 +167,7 @@ class TrainingSizer:
     ) -> Size:
         return Size(
             gpu=str(self.request.gpu),
-            contract=self.request.contract or "",
+            contract=self.request.one_contract or "",
             fewest=fewest,
             cheapest=cheapest,
             fastest=fastest,
@@ -333,10 +334,63 @@ def _duration(fleet: Fleet) -> float:
 _FEWEST = ("num_gpus", "request_latency")
 _CHEAPEST = ("cost_per_hour", *_FEWEST)
 
+# How many times the GPUs an assumed limit may take, and how often it is doubled at most.
+_LIMIT_COST, _WIDEST = 2, 8
 # How often the GPUs of a plan that waits too long are doubled.
 _DOUBLINGS = 6
 # So many numbers of GPUs are searched at once.
 _AT_ONCE = 4
+
+
+def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
+    """The size of a service, and the request with the limits that it keeps.
+
+    A limit that planner assumes may not decide the purchase: where it takes more than twice the
+    GPUs, it is doubled until it does not. The user's limits stay.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible.
+    """
+    size = serving_size(request, searches)
+    assumed = [limit for limit in make_plan(request).problem.constraints if limit.assumed]
+    if size.fewest is None or not assumed:
+        return size, request
+    plan, _ = searches.of(replace(request, objectives=_FEWEST))
+    limits = [limit for limit in plan.problem.constraints if limit.assumed]
+    wider = _affordable_limits(request, searches, limits, size.fewest)
+    if wider:
+        bounds = {limit.name: limit.bound for limit in wider}
+        request = replace(request, constraints={**request.constraints, **bounds})
+        before = size.fewest
+        size = serving_size(request, Searches(searches.contracts))
+        size = replace(size, fewest_at_assumed=before)
+    return replace(size, assumed={limit.name: limit.bound for limit in assumed}), request
+
+
+def _affordable_limits(
+    request: Request, searches: Searches, limits: Sequence[Constraint], fewest: Fleet
+) -> list[Constraint]:
+    """Assumed limits that are wide enough to be kept by few GPUs; none where they are already."""
+
+    def fewest_within(wider: Sequence[Constraint]) -> float:
+        found = _best(*searches.of(replace(request, objectives=_FEWEST), wider))
+        return math.inf if found is None else found.num_gpus
+
+    def widened(doublings: int, *names: str) -> list[Constraint]:
+        return [doubled(limit, doublings * (limit.name in names)) for limit in limits]
+
+    every = tuple(limit.name for limit in limits)
+    least = fewest_within(widened(_WIDEST, *every))
+    if fewest.num_gpus <= _LIMIT_COST * least:
+        return []
+    tried = (  # one limit alone, then all of them, ever wider
+        widened(doublings, *names)
+        for doublings in range(1, _WIDEST + 1)
+        for names in (*zip(every), every)
+    )
+    return next((one for one in tried if fewest_within(one) <= _LIMIT_COST * least), [])
 
 
 def serving_size(request: Request, searches: Searches) -> Size:
@@ -350,7 +404,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    head = Size(gpu=str(request.gpu), contract=request.contract or "")
+    head = Size(gpu=str(request.gpu), contract=request.one_contract or "")
     fewest, reason = _fewest(request, searches)
     if fewest is None:
         return replace(head, reason=reason)
@@ -393,7 +447,7 @@ def fleet_of(request: Request) -> Fleet | None:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible.
     """
-    return _fewest(request, Searches((request.contract,)))[0]
+    return _fewest(request, Searches((request.one_contract,)))[0]
 
 
 def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:

@@ -428,7 +428,7 @@ def _service(
     request = make_request({**asked, "workload": "serve", "constraints": bounds}, said=said)
     if load is None and request.request_rate is None:
         raise SearchSpaceError(f"Say what it must serve: request_rate or {LOAD}.")
-    return Service(name=name, request=request, load=load)
+    return Service(name=name, request=replace(request, contract=None), load=load)
 
 
 def _mapping(given: object) -> Mapping[str, object]:

@@ -24,7 +24,7 @@ from planner.decide.sizing.envelope import POWER, Budget, Envelope
 from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
 from planner.decide.sizing.load import Load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
-from planner.decide.sizing.searches import Searches, TrainingSizer, serving_size
+from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import StopSearch
@@ -298,6 +298,11 @@ def _numbered(tasks: Sequence[Task], number: int) -> Sizing:
     return _sizes(tasks[number])
 
 
+def without_contract(request: Request) -> Request:
+    """A request whose contracts are sized one by one: its price names the one that it is of."""
+    return replace(request, contract=None)
+
+
 def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
@@ -321,8 +326,8 @@ def _sizes(task: Task) -> Sizing:
     requests = [replace(task.request, contract=contract) for contract in contracts]
     without = [_unpriced(request) for request in requests]
     pairs = [*zip(requests, without, strict=True)]
-    searches = Searches(tuple(one.contract for one, unpriced in pairs if unpriced is None))
-    return [(one.contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
+    searches = Searches(tuple(one.one_contract for one, unpriced in pairs if unpriced is None))
+    return [(one.one_contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
 
 
 def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerError:
@@ -332,7 +337,8 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
         elif request.request_rate is None:
             return _within(request, task.budget)
         else:
-            found = _affordable(serving_size(request, searches), task.budget)
+            found, request = relaxed_size(request, searches)
+            found = _affordable(found, task.budget)
         if task.load is not None and found.fewest is not None:
             best, of_fewest = days_of(
                 request, found.fewest, task.load, task.contracts, searches, task.startup
@@ -352,7 +358,7 @@ def _within(request: Request, budget: Budget | None) -> Size:
     """What a service carries within its limit of power and a budget."""
     rate = None if budget is None else budget.rate
     most, reason = Envelope(request=request, budget=rate).most()
-    head = Size(gpu=str(request.gpu), contract=request.contract or "", reason=reason)
+    head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
     if most is None:
         return head
     row = most.fleet.row
@@ -392,7 +398,7 @@ def _unpriced(request: Request) -> Size | PlannerError | None:
     if any(source.site.offer is not None for source in plan.problem.sources):
         return None
     reason = f"no {request.contract} price is known: give --price"
-    return Size(gpu=str(request.gpu), contract=request.contract, reason=reason)
+    return Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
 
 
 def _asked(request: Request) -> Request:

@@ -222,12 +222,14 @@ class RunCost:
     @property
     def signed_gpu_hours(self) -> FloatArray | None:
         """GPU-seconds that are signed for; None without a term, as of the next ones."""
-        return None if self.charge.outlay is None else self.charge.signed
+        outlay = self.charge.outlay
+        return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.signed)
 
     @property
     def unused_gpu_hours(self) -> FloatArray | None:
         """Those of them that the run does not use."""
-        return None if self.charge.outlay is None else self.charge.unused
+        outlay = self.charge.outlay
+        return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.unused)
 
     @property
     def outlay(self) -> FloatArray | None:
@@ -250,18 +252,27 @@ class RunCost:
         return np.asarray(self.calendar_time * self.goodput.rate)
 
 
-def run_cost(estimate: Estimate, site: Site) -> RunCost:
-    """Cost of the run under every configuration of an estimate, on the terms of a site."""
-    duration = time_to_train(
-        step_time=estimate.step_time,
-        total_tokens=estimate.setting.workload.total_tokens,
-        tokens_per_step=estimate.tokens_per_step,
-    )
-    lasting = goodput(estimate.setting, site, estimate.configurations.num_gpus)
+def run_cost(
+    setting: Setting, site: Site, *, duration: FloatArray, num_gpus: FloatArray
+) -> RunCost:
+    """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
+    lasting = goodput(setting, site, num_gpus)
     calendar = calendar_time(duration=duration, goodput=lasting.ratio)
     paid = lasting.num_gpus + lasting.num_spare_gpus
     return RunCost(
         time_to_train=duration,
         goodput=lasting,
         charge=charge(site, duration=calendar, num_gpus=paid),
+    )
+
+
+def training_cost(estimate: Estimate, site: Site) -> RunCost:
+    """Cost of the run under every configuration of an estimate, on the terms of a site."""
+    duration = time_to_train(
+        step_time=estimate.step_time,
+        total_tokens=estimate.setting.workload.total_tokens,
+        tokens_per_step=estimate.tokens_per_step,
+    )
+    return run_cost(
+        estimate.setting, site, duration=duration, num_gpus=estimate.configurations.num_gpus
     )

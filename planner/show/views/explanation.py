@@ -32,6 +32,7 @@ from planner.show.views.documents import command_manifest
 from planner.show.views.front import of_objective
 from planner.show.views.infeasible import impossible_words, infeasible_message
 from planner.show.views.load import load_line
+from planner.show.views.money import charged_whole_line
 from planner.show.views.overview import question_title
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats, range_words
@@ -334,6 +335,14 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
             value = f"{told(name, row[name])} ({share_of})" if is_full else share_of
             changes.append(f"{label(name)} {value}")
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
+    if one.name == "contract" and is_full:
+        asked = explained.plan.problem.sources[0].asked
+        rows = {
+            words.removeprefix("contract "): {**asked, **found.row}
+            for words, found in one.outcomes.items()
+            if found.row is not None
+        }
+        yield from filter(None, [charged_whole_line(rows)])
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:

@@ -12,7 +12,7 @@ from planner.question.terms import glossary
 from planner.show.views.told import ends_in, number_of, share, told
 from planner.workloads.plan import Plan
 
-_UTILIZATION = glossary()["term_utilization"].option
+_UTILIZATION = glossary()["term_utilization"].option_name
 _MONEY = {
     "cost_usd": "cost",
     "cost_per_hour_usd": "an hour",
@@ -115,6 +115,16 @@ def signed_lines(row: Row) -> list[str]:
     return lines
 
 
+def terms_lines(rows: Iterable[Row]) -> list[str]:
+    """Prices of several plans, and what each GPU and contract makes one sign."""
+    places = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
+    lines = prices_lines(places.values())
+    for place, row in places.items():
+        where = f"{place}: " if len(places) > 1 else ""
+        lines += [f"{where}{line}" for line in signed_lines(row)]
+    return lines
+
+
 def _currency_lines(row: Row) -> list[str]:
     """The money of a plan in the currency that was asked for."""
     code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
@@ -151,6 +161,21 @@ def _contract_lines(row: Row) -> list[str]:
         f"{_length(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
     )
     return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
+
+
+def charged_whole_line(rows: Mapping[str, Row]) -> str:
+    """Which contracts charge a run their whole term, by name; empty where none does."""
+    found = [
+        contract
+        for contract, row in rows.items()
+        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_given(row))
+    ]
+    if not found:
+        return ""
+    return (
+        f"Charged for the whole term: {', '.join(found)}. Where other work fills the rest, "
+        f"{_UTILIZATION} charges the run its part"
+    )
 
 
 def _charged_words(row: Row, signed: float, used: float) -> str:

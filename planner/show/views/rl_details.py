@@ -16,7 +16,7 @@ from planner.estimators.rl.step import MEMORY_PHASES, PHASES
 from planner.estimators.timeline.steps import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import Details, sure_blocks
-from planner.show.views.money import price_words
+from planner.show.views.money import price_words, signed_lines
 from planner.show.views.told import campaign_pairs, first, hours_words, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
@@ -158,6 +158,7 @@ def _run(runs: RlRuns) -> Iterator[Block]:
         million = text.dollars(number_in(runs.row, "cost_per_million_trained_tokens_usd"))
         pairs["cost/Mtok"] = f"{million} per million trained tokens"
     yield Pairs(pairs=pairs)
+    yield said(*signed_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:

@@ -43,7 +43,7 @@ from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
 from planner.show.views.front import front_blocks, limited, of_objective, short_front_blocks
 from planner.show.views.load import load_line, replay_blocks
-from planner.show.views.money import plan_prices_lines, signed_lines
+from planner.show.views.money import charged_whole_line, plan_prices_lines, signed_lines
 from planner.show.views.overview import (
     assumed_blocks,
     counts_blocks,
@@ -308,9 +308,11 @@ def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
     for name, several in by_name.items():
         first = several[0]
         reached = told(first.column, first.row[first.column])
-        others = [f"{one.other} {100 * one.change:+.0f} %" for one in several]
+        others = [f"{one.other} {100 * one.change:+,.0f} %" for one in several]
         others[0] += f" ({label(first.column)} {reached})"
         yield f"{name} ({first.own} here): {', '.join(others)}"
+        if name == "contract" and (line := charged_whole_line({o.other: o.row for o in several})):
+            yield line
 
 
 def fastest_line(
@@ -397,6 +399,10 @@ def comparisons_blocks(
             table = result.scaled(table)
         most = len(compared.losses) if is_full else _MOST
         yield from _table_blocks(plan, compared, table, most)
+        if axis == "contract":
+            rows = rows_of(full_columns(compared.table, plan.problem.sources))
+            lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
+            yield said(*lines, most=_ALL_LINES)
         for line in without_plan_lines(plan, compared):
             yield said(line, most=_ALL_LINES if is_full else 2)
 

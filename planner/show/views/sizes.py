@@ -16,7 +16,6 @@ from planner.decide.sizing.fleet import (
     RATE,
     SUFFIXES,
     Fleet,
-    Margin,
     Size,
     by_cost,
     tied_with_first,
@@ -39,7 +38,8 @@ from planner.show.page import (  # fmt: skip
     said,
 )
 from planner.show.views.documents import question_manifest
-from planner.show.views.money import basis_line, prices_lines, signed_lines
+from planner.show.views.margins import limit_name, limit_words, margin_words, relaxed_lines
+from planner.show.views.money import basis_line, terms_lines
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.services import carried_blocks, carried_lines, envelope_words
 from planner.show.views.sure import other_formats, regret_words
@@ -73,6 +73,8 @@ SCALED = "An autoscaler that asks when the load has risen, by its spare"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
+# GPUs and contracts of which the terms are explained below a table.
+_MOST_TERMS = 8
 _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
@@ -137,6 +139,13 @@ def _work_lines(sizes: Sizes) -> list[str]:
         return []
     chosen = [
         f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
+    ]
+    found = sizes.best
+    margins = _fewest(found).margins if found is not None else ()
+    chosen += [
+        limit_words(m.name, m.sign, m.bound, m.unit)
+        for m in margins
+        if found is not None and m.name in found.assumed
     ]
     return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
 
@@ -206,10 +215,11 @@ def note_lines(sizes: Sizes) -> list[str]:
     """What the answers rest on, and what they leave open."""
     lines = []
     if sizes.load is None:  # days tell theirs
-        shown = [_cheapest(size).row for size in _recommended(sizes)]
-        lines += [*prices_lines(shown), *(one for row in shown[:1] for one in signed_lines(row))]
+        sizes_shown = [*_recommended(sizes), *sizes.found][:_MOST_TERMS]
+        lines += terms_lines([_cheapest(size).row for size in sizes_shown])
         if basis := basis_line(_cheapest(size).row for size in sizes.found):
             lines.append(basis)
+    lines += relaxed_lines(sizes)
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
@@ -265,21 +275,6 @@ def reason_lines(sizes: Sizes) -> list[str]:
             reasons.setdefault(size.reason, []).append(_named(size))
     lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
-
-
-def margin_words(margin: Margin, confidence: float) -> str:
-    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
-    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
-    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
-    if " " in bound:  # the unit once where it is the same
-        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
-    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
-    words = f"{_name(margin.name)} {sure} of {bound}{at}, {spare}"
-    if at:
-        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
-    elif confidence > MEDIAN:
-        words += "; no published runs of this kind, sized at the prediction"
-    return words
 
 
 def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
@@ -389,7 +384,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
         unit = "1/s" if name == RATE else glossary()[name].type
         mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
         cells = [Cell(text=text.limit(one, unit), number=one / scale) for one in mine]
-        yield Column(name, cells, _name(name) + at)
+        yield Column(name, cells, limit_name(name) + at)
     if limited:
         spare = [
             min(
@@ -435,20 +430,15 @@ def _limits(sizes: Sizes) -> list[str]:
     """The limits in words; those that nobody gave are among them."""
     if sizes.best is not None:
         margins = _fewest(sizes.best).margins
-        return [_limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name != RATE]
+        without = {RATE, *sizes.best.assumed}
+        return [
+            limit_words(m.name, m.sign, m.bound, m.unit) for m in margins if m.name not in without
+        ]
     terms = glossary()
     return [
-        _limit_words(name, terms[name].sign, bound, terms[name].type)
+        limit_words(name, terms[name].sign, bound, terms[name].type)
         for name, bound in sizes.request.constraints.items()
     ]
-
-
-def _limit_words(name: str, sign: int, bound: float, unit: str) -> str:
-    return f"{_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
-
-
-def _name(name: str) -> str:
-    return label(name).removesuffix(" days").removesuffix(" ms")
 
 
 def _named(size: Size) -> str:

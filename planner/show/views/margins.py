@@ -1,0 +1,59 @@
+"""Limits of a size in words: what a plan leaves of them, and which are wider than assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.base import text
+from planner.confidence.intervals import MEDIAN
+from planner.decide.sizing.fleet import Margin
+from planner.decide.sizing.size import Sizes
+from planner.show.views.told import label
+
+
+def margin_words(margin: Margin, confidence: float) -> str:
+    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
+    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
+    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
+    if " " in bound:  # the unit once where it is the same
+        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
+    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
+    words = f"{limit_name(margin.name)} {sure} of {bound}{at}, {spare}"
+    if at:
+        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
+    elif confidence > MEDIAN:
+        words += "; no published runs of this kind, sized at the prediction"
+    return words
+
+
+def limit_words(name: str, sign: int, bound: float, unit: str) -> str:
+    """``TTFT at most 2.00 s``."""
+    return f"{limit_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
+
+
+def limit_name(name: str) -> str:
+    """The label of a limit without its unit."""
+    return label(name).removesuffix(" days").removesuffix(" ms")
+
+
+def relaxed_lines(sizes: Sizes) -> Iterator[str]:
+    """Which assumed limits are wider for a GPU, and how many GPUs they take as they were."""
+    for size in sizes.found:
+        margins = () if size.fewest is None else size.fewest.margins
+        words = [
+            f"{limit_words(m.name, m.sign, m.bound, m.unit)} in place of "
+            f"{text.limit(size.assumed[m.name], m.unit)}"
+            for m in margins
+            if m.bound != size.assumed.get(m.name, m.bound)
+        ]
+        if not words:
+            continue
+        kept = "which no plan keeps"
+        if (before := size.fewest_at_assumed) is not None:
+            cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
+            kept = f"which takes {text.gpus(before.num_gpus)}{cost}"
+        place = f"{size.gpu} {size.contract}".strip()
+        yield (
+            f"Assumed limits relaxed for {place}: {'; '.join(words)}, {kept}. Give the limits that "
+            "you need"
+        )
