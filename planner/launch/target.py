@@ -20,6 +20,7 @@ from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_names import TrainingObjective
+from planner.configurations.table import PREFILL
 from planner.documents.shell.text import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import (
@@ -39,7 +40,7 @@ from planner.launch.option_table import (
 from planner.launch.understood import Answers, Found, Gathered, Reading
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
@@ -49,6 +50,8 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
 _AUTO = "auto"
+_NOT_STARTED = ("both_splits", "no_such_file", "kv_cache")
+"""Quantities of tables, without which nothing starts that is the plan."""
 
 
 @record(kw_only=True)
@@ -443,6 +446,7 @@ class Target:
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
+        self._refuse_other_layout((*settings.unexpressed, *draft.unexpressed))
         known = name in (*self.profiles, *self.nearest)
         notes = () if known else (f"Times and memory are predicted as for {name}.",)
         return replace(
@@ -451,6 +455,20 @@ class Target:
             left=(*settings.left, *draft.left),
             notes=(*notes, *draft.notes),
         )
+
+    def _refuse_other_layout(self, unexpressed: Sequence[Remark]) -> None:
+        """Refuse a plan whose GPUs would be split in another way than it has them."""
+        names = {*terms_about("degree"), "virtual_pipeline", *_NOT_STARTED}
+        wrong = [
+            str(remark)
+            for remark in unexpressed
+            if remark.parameter.removeprefix(PREFILL) in names
+        ]
+        if wrong:
+            raise LaunchError(
+                f"{self.title} cannot start this plan: {'; '.join(wrong)}. Change it with --set, "
+                "or choose another target."
+            )
 
     def is_of_release(self, profile: object) -> bool:
         """Whether a profile tells of the tool in other releases."""
