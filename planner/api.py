@@ -24,7 +24,7 @@ from planner.decide.sizing.services import Service, read_services, read_stock, s
 from planner.decide.sizing.size import contracts_given, size_all
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
-from planner.launch.write import Launch, launch_of, save_launch, for_target
+from planner.launch.write import Launch, for_target, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.question.inputs import shown, whole
 from planner.question.request import Request

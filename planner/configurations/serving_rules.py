@@ -183,8 +183,8 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
          "request per rank", _attention_data),
         ("quantization", "the engine has no kernels for this quantization on this GPU",
          _quantization),
-        ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no kernels"
-         " that read such a cache without it", _kv_cache),
+        ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no "
+         "kernels that read such a cache without it", _kv_cache),
         ("context_length", "input and output together exceed the model's positions", _positions),
         ("offload", "the GPU's link to its host is not known", _offload),
         ("engine", "the engine does not support this combination", _engine),

@@ -406,7 +406,12 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
-    return np.asarray(c.pipeline_parallel * v > places)
+    chunks = c.pipeline_parallel * v
+    violated = chunks > places
+    if context.framework.equal_chunks:
+        layers = context.model.num_hidden_layers - context.model.mtp_num_layers
+        violated = violated | indivisible(layers, chunks)
+    return np.asarray(violated)
 
 
 def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -457,6 +462,10 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = indivisible(ranks, c.expert_ranks)
+    if context.framework.experts_in_shards:
+        is_copied = c.zero_stage == ZeroStage.NONE
+        copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
+        violated = violated | indivisible(ranks / copies, c.expert_parallel)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
@@ -576,7 +585,8 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("pipeline_layout", "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of "
          "all layers of the model, and none without layers inside", _layout),
         ("num_hidden_layers", "pipeline_parallel x virtual_pipeline cannot exceed the layers, or "
-         "with virtual_pipeline > 1 the layers, the embedding and the loss", _layers),
+         "with virtual_pipeline > 1 the layers, the embedding and the loss; some frameworks need "
+         "equal chunks", _layers),
         ("virtual_pipeline", "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved "
          "schedule", _virtual),
         ("layer_split", "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
@@ -591,7 +601,8 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
          " sequence_length", _sequence_length),
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
         ("expert_parallel", "expert_parallel must divide the experts and, times "
-         "expert_tensor_parallel, the GPUs of a pipeline stage", _experts),
+         "expert_tensor_parallel, the GPUs of a pipeline stage, or those of a copy of it where the "
+         "framework has experts in shards alone", _experts),
         ("expert_sequence_parallel", "experts with tensor_parallel > 1 need sequence_parallel",
          _experts_need_sequence),
         *OPTION_RULES,

@@ -50,7 +50,7 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
 _AUTO = "auto"
-_NOT_STARTED = ("both_splits", "no_such_file", "kv_cache")
+_NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
 """Quantities of tables, without which nothing starts that is the plan."""
 
 
@@ -353,6 +353,8 @@ class Target:
     honoured : what of a change stands in a file itself, in words that its program honours, and
         what in files beside it; raises `LaunchError` where it honours none of these words
     script : what the Trainer's table is told of the script that it starts
+    narrowed : a search's request without what the target cannot start, where its table does not
+        say so
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     whole : a command or document with all that its table reads: words that no parser of ours
         knows, what it begins from
@@ -380,6 +382,7 @@ class Target:
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
     script: Callable[[Job], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
+    narrowed: Callable[[Request], Request] = lambda request: request
     whole: Callable[[Found], Found] = lambda found: found
     step: Target | None = None
     aliases: tuple[str, ...] = ()
@@ -460,9 +463,7 @@ class Target:
         """Refuse a plan whose GPUs would be split in another way than it has them."""
         names = {*terms_about("degree"), "virtual_pipeline", *_NOT_STARTED}
         wrong = [
-            str(remark)
-            for remark in unexpressed
-            if remark.parameter.removeprefix(PREFILL) in names
+            str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
         ]
         if wrong:
             raise LaunchError(

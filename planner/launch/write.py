@@ -108,6 +108,7 @@ def for_target(request: Request, target: str) -> Request:
     if getattr(request, kind) is None and request.space is None and profiles:
         several = profiles if len(profiles) > 1 else profiles[0]
         request = replace(request, **{kind: several})
+    request = tool.narrowed(request)
     return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
 
 
@@ -428,9 +429,9 @@ def variables_of(processes: Iterable[Process]) -> tuple[Variable, ...]:
         for argument in (
             *process.launcher_arguments, *process.arguments, *process.follower_arguments,
         ):  # fmt: skip
-            for word in argument.words:
-                if isinstance(word, Variable) and not is_given(word.name):
-                    found.setdefault(word.name, word)
+            for each in argument.words:
+                if isinstance(each, Variable) and not is_given(each.name):
+                    found.setdefault(each.name, each)
     return tuple(found.values())
 
 

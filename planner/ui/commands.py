@@ -34,7 +34,7 @@ from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
 from planner.launch.targets import target_of
-from planner.launch.write import launch_of, translated, for_target
+from planner.launch.write import for_target, launch_of, translated
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row

@@ -9,7 +9,7 @@ from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated
-from serving_trip import found, value_of, words
+from serving_trip import found, value_of
 
 from planner.errors import LaunchError
 from planner.launch.target import Job
@@ -77,7 +77,8 @@ def test_gpus_split_matrices_or_layers() -> None:
     ],
 )
 def test_what_it_has_no_option_of_is_no_plan_of_it(settings: dict[str, Any], rule: str) -> None:
-    model = "qwen3-30b-a3b" if {"attention_data_parallel", "expert_parallel"} & {*settings} else "llama-3.1-8b"
+    splits_experts = {"attention_data_parallel", "expert_parallel"} & {*settings}
+    model = "qwen3-30b-a3b" if splits_experts else "llama-3.1-8b"
     request = Request(
         workload="inference", model=model, gpu="h100-sxm", num_gpus=4, engine="llama.cpp",
         settings={"concurrency": 8, **settings},

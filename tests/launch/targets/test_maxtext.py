@@ -18,7 +18,7 @@ from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
 from planner.launch.understood import Answers, Found, World
-from planner.launch.write import launch_of, for_target
+from planner.launch.write import for_target, launch_of
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
