@@ -462,13 +462,18 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     ranks = c.num_gpus / c.pipeline_parallel
     numbers = {group.num_experts for group in context.model.layer_groups} - {0}
     violated = indivisible(ranks, c.expert_ranks)
-    if context.framework.experts_in_shards:
-        is_copied = c.zero_stage == ZeroStage.NONE
-        copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
-        violated = violated | indivisible(ranks / copies, c.expert_parallel)
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
+
+
+def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if not context.framework.experts_in_shards:
+        return np.zeros((), dtype=np.bool_)
+    is_copied = c.zero_stage == ZeroStage.NONE
+    copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
+    of_copy = c.num_gpus / c.pipeline_parallel / copies
+    return np.asarray((c.expert_parallel > 1) & indivisible(of_copy, c.expert_parallel))
 
 
 def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -601,14 +606,16 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
          " sequence_length", _sequence_length),
         ("context_parallel", "context_parallel > 1 needs flash_attention", _ring_without_flash),
         ("expert_parallel", "expert_parallel must divide the experts and, times "
-         "expert_tensor_parallel, the GPUs of a pipeline stage, or those of a copy of it where the "
-         "framework has experts in shards alone", _experts),
+         "expert_tensor_parallel, the GPUs of a pipeline stage", _experts),
         ("expert_sequence_parallel", "experts with tensor_parallel > 1 need sequence_parallel",
          _experts_need_sequence),
         *OPTION_RULES,
         ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks", _zero),
         ("data_parallel_replicas", "data_parallel_replicas > 1 needs zero_stage > 0, and divides "
          "the data-parallel ranks with two or more left to shard over", _replicas),
+        ("expert_shards", "this framework splits experts over the GPUs of a pipeline stage that "
+         "share one copy of the weights, whose number expert_parallel must divide",
+         _experts_in_shards),
         ("recompute_num_layers", "recompute_num_layers > 0 needs full recomputation of fewer "
          "layers than a stage has", _recomputed_layers),
         ("attention_kernel", ATTENTION_KERNEL, attention_kernel),
