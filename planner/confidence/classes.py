@@ -15,6 +15,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import LayerGroup, ModelSpec
 from planner.specs.paths import SpecKind
+from planner.specs.profile import release_parts
 
 _LARGEST_CLUSTER = 512
 _UNMEASURED = "unmeasured"
@@ -186,15 +187,6 @@ def tool_of(profile: str, known: Mapping[str, object]) -> str:
     """
     alike = (name for name in known if profile == name or profile.startswith(f"{name}-"))
     return max(alike, key=len, default="")
-
-
-def release_parts(number: str) -> tuple[int, ...]:
-    """The numbers of a release.
-
-    >>> release_parts("0.6.3.post1")
-    (0, 6, 3, 1)
-    """
-    return tuple(map(int, re.findall(r"\d+", number)))
 
 
 def _order(release: tuple[int, ...]) -> float:

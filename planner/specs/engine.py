@@ -160,6 +160,28 @@ class EngineExecution:
 
 
 @checked
+class SchedulerDefault:
+    """What an engine takes on some GPUs where no option sets it."""
+
+    max_num_seqs: Count
+    """Sequences of a step at most."""
+    max_num_batched_tokens: Count
+    """New tokens of a step at most, of a server."""
+    offline_batched_tokens: Count
+    """The same of a program that loads the engine itself."""
+    gpus: tuple[str, ...] = ()
+    """Beginnings of the names of the GPUs that it is for; empty: any."""
+    other_gpus: tuple[str, ...] = ()
+    """Beginnings of the names of the GPUs that it is not for."""
+    least_memory: BytesOrZero = 0.0
+    """Memory of a GPU from which it holds."""
+    since: str = ""
+    """The first release that has it."""
+    until: str = ""
+    """The first release that no longer has it."""
+
+
+@checked
 class Scheduler:
     """Batching: how requests become the steps of an engine."""
 
@@ -195,6 +217,9 @@ class Scheduler:
     whole_requests: bool = False
     """A request starts only when the cache has room for its longest answer; without it the cache
     fills as answers grow."""
+    defaults: tuple[SchedulerDefault, ...] = ()
+    """What stands for ``max_num_seqs`` and ``max_num_batched_tokens`` on a GPU in a release: the
+    first that holds."""
     slots: bool = False
     """Without ``continuous``: its server takes a stream of requests into slots, whose room in the
     cache there is from the start, and those beyond wait for one."""
@@ -232,8 +257,6 @@ class EngineMemory:
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
     another number; 0: the cache gets what the requests of the plan leave."""
-    profiled_seqs_small: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
-    """The same on GPUs of less than 70 GiB, or without 8-bit floats; 0: as many."""
     told_seqs: bool = False
     """It is told that number, and samples so many however few a plan needs."""
     expert_workspace: bool = False

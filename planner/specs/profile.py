@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from pathlib import Path
 
 from planner.base.reading import table_of
 from planner.errors import SpecError
 from planner.specs.cache import kept
-from planner.specs.engine import EngineProfile
+from planner.specs.engine import EngineProfile, SchedulerDefault
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec, merged
 from planner.specs.hardware import Loaded, loaded
@@ -23,6 +25,55 @@ def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
     """Whether a framework or an engine has kernels for a GPU."""
     is_of_vendor = not profile.vendors or gpu.vendor in profile.vendors
     return is_of_vendor and gpu.architecture not in profile.without_architectures
+
+
+def release_parts(number: str) -> tuple[int, ...]:
+    """The numbers of a release.
+
+    >>> release_parts("0.6.3.post1")
+    (0, 6, 3, 1)
+    """
+    return tuple(map(int, re.findall(r"\d+", number)))
+
+
+def scheduler_default(
+    engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
+) -> SchedulerDefault | None:
+    """The scheduler's defaults on a GPU in a release; None where the engine has the same on all.
+
+    Parameters
+    ----------
+    gpu : None where it is not known: the defaults of a small GPU then
+    release : such as "0.11.0"; empty: the newest
+    """
+    name, memory = ("", 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity)
+    parts = release_parts(release)
+    for default in engine.scheduler.defaults:
+        is_for = not default.gpus or name.startswith(default.gpus)
+        if not is_for or name.startswith(default.other_gpus) or memory < default.least_memory:
+            continue
+        is_over = bool(default.until) and not (parts and parts < release_parts(default.until))
+        if not is_over and not (parts and parts < release_parts(default.since)):
+            return default
+    return None
+
+
+def engine_on(
+    engine: EngineProfile, gpu: GpuSpec, release: str = "", *, offline: bool = False
+) -> EngineProfile:
+    """The engine with the scheduler's defaults of a GPU and a release; see `scheduler_default`.
+
+    ``offline``: a program loads it, no server does.
+    """
+    default = scheduler_default(engine, gpu, release)
+    if default is None:
+        return engine
+    tokens = default.offline_batched_tokens if offline else default.max_num_batched_tokens
+    memory, seqs = engine.memory, default.max_num_seqs
+    scheduler = replace(engine.scheduler, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+    # It samples as many at its start as it may run at once.
+    memory = replace(memory, profiled_seqs=seqs if memory.profiled_seqs else 0)
+    return replace(engine, scheduler=scheduler, memory=memory)
 
 
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:

@@ -23,6 +23,7 @@ from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
+from planner.specs.profile import engine_on
 from planner.specs.rollouts import RlWork
 from planner.validation.library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.prediction import MEMORY, Case, Prediction
@@ -96,7 +97,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
     if framework.rollouts is None:
         raise NotPredicted(f"{framework.name} generates no answers")
     engine = library.engine(run.word("engine") or framework.rollouts.engine)
-    engine = generating(engine, framework.rollouts)
+    engine = generating(engine_on(engine, gpu, offline=True), framework.rollouts)
     mean = run.count("output_tokens") or 1
     algorithm = run.word("algorithm") or "grpo"
     variation, reference = run.number("output_variation"), run.flag("reference_model")

@@ -32,9 +32,9 @@ from planner.estimators.inference.setting import Prefixes, ServingSetting
 from planner.estimators.inference.tower import encoded, encoder_time
 from planner.estimators.inference.waits import Offered
 from planner.estimators.power import PowerDraw, power_draw
+from planner.formulas.draining import longest_answer
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import board_share, carbon
-from planner.formulas.queueing import longest_answer
 from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.terms import (
     columns_about,

@@ -208,7 +208,7 @@ def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSet
 
 def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
     name = "concurrency"
-    if not chosen.is_open(name):
+    if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
     from planner.workloads.room import most_at_once
 

@@ -183,16 +183,18 @@ class ReplicaSource(ServingSource):
             replicas = rounded_up(self.request_rate / (served.request_rate * self.sure_share))
         num_gpus = replicas * c.replica_gpus
         capacity = self.setting.machine.gpu.allocatable_memory
-        work, makespan = self.setting.workload, None
+        work, makespan, rate = self.setting.workload, None, served.request_rate
         if work.num_requests is not None and work.request_rate is None:
             at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
             running, each = np.minimum(c.concurrency, at_once), work.num_requests / replicas
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 reported = share_until_the_end(self.setting, served, running, each)
-                makespan = each / (served.request_rate * reported)
+                # As a benchmark reports it, until its last answer.
+                rate = rate * reported
+                makespan = each / rate
         return Promises(
             num_gpus=num_gpus,
-            request_rate=served.request_rate * replicas,
+            request_rate=rate * replicas,
             time_to_first_token=served.time_to_first_token,
             time_per_output_token=served.time_per_output_token,
             memory_headroom=capacity - estimate.peak_memory,

@@ -49,6 +49,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
+from planner.specs.profile import engine_on
 from planner.specs.rollouts import RlWork, Rollouts
 from planner.specs.search_space import SearchSpace
 from planner.specs.workload import Adapted
@@ -209,6 +210,7 @@ def _sources(scene: Scene) -> list[Source]:
     work = with_expert_adapters(question.work, question.request, question.model, profile)
     word = _engine(scene, profile.name, rollouts)
     engine = place.machine.catalogue.load_engine(word).spec
+    engine = engine_on(engine, place.machine.gpu, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
     setting = RlSetting(
         machine=place.machine,

@@ -22,6 +22,8 @@ from planner.optimize.problem import sure_factor
 from planner.optimize.source import Candidates, Source
 from planner.question.request import Request
 from planner.question.terms import columns_about, terms_about, terms_of
+from planner.specs.engine import EngineProfile
+from planner.specs.profile import engine_on
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import (
     ALL_MODULES,
@@ -42,7 +44,7 @@ from planner.workloads.place import Place
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolDeployments, PoolSource
 from planner.workloads.replicas import Replicas, ReplicaSource
-from planner.workloads.room import most_at_once
+from planner.workloads.room import LARGEST_BATCH, most_at_once
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
     SINGLE,
@@ -424,13 +426,23 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     setting = ServingSetting(
         machine=place.machine,
         model=question.model,
-        engine=with_options(scene.profile, question.request),
+        engine=_engine(scene, place),
         workload=question.work,
         draft=draft_of(question.request, question.model, place.machine.catalogue),
         compares_drafts=question.compares_drafts,
         engine_version=question.request.engine_version or "",
     )
     return replace(setting, sure_share=serving_share(setting, question.request.confidence))
+
+
+def _engine(scene: Scene, place: Place) -> EngineProfile:
+    """The engine with its defaults on the GPU of a place, and with the options of the request."""
+    request = scene.question.request
+    is_offline = request.workload == "inference"
+    engine = engine_on(
+        scene.profile, place.machine.gpu, request.engine_version or "", offline=is_offline
+    )
+    return with_options(engine, request)
 
 
 def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfigurations]:
@@ -440,7 +452,7 @@ def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfi
         settings,
         counts=question.counts or None,
         model=question.model,
-        engine=with_options(scene.profile, question.request),
+        engine=_engine(scene, scene.place),
     )
 
 
@@ -567,12 +579,14 @@ def _settled(source: Source) -> dict[str, Value]:
 
 
 def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """With a rate or a burst and no concurrency, all concurrencies."""
-    asked = request.request_rate is not None or burst is not None
-    modes = _modes(request)
-    if not asked or "concurrency" in request.settings or len(modes) > 1:
+    """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
+    if "concurrency" in request.settings or len(_modes(request)) > 1:
         return {}
-    return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+    if request.request_rate is not None or burst is not None:
+        return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+    if request.num_requests is not None:
+        return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
+    return {}
 
 
 def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:

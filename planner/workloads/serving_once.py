@@ -48,6 +48,12 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
         useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
         fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
         configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
+    number = source.setting.workload.num_requests
+    if number is not None and rate is None:
+        # No more are in flight than are sent.
+        each = np.ceil(number / configurations.data_parallel)
+        most = np.minimum(configurations.concurrency, each)
+        configurations = replace(configurations, concurrency=most)
     candidates = _at_load(source, configurations)
     served = None if num_requests is None else burst(candidates.estimate, num_requests)
     return _with_burst(candidates, served)

@@ -42,13 +42,16 @@ LENGTHS: dict[str, Any] = {
 def test_rate_times_latency_are_the_requests(
     model: str, engine: str, workload: dict[str, Any]
 ) -> None:
-    """Little's law: clients who hold so many requests see them that often."""
+    """Little's law: clients who hold so many requests see them that often, fewer at their end."""
     found = evaluate_serving(
         setting(model, "h200-sxm-141gb", engine, acceptance_rate=0.6, **workload),
         replicas(num_gpus=4, tensor_parallel=4, concurrency=CLIENTS),
     )
     held = found.served.request_rate * found.served.request_latency(workload["output_tokens"])
-    assert held == pytest.approx(CLIENTS, rel=0.01)
+    number = workload["num_requests"]
+    if number is None:
+        assert held == pytest.approx(CLIENTS, rel=0.01)
+    assert np.all(held <= np.minimum(CLIENTS, number or np.inf) * 1.01)
     assert np.all(found.served.time_to_first_token > 0)
 
 

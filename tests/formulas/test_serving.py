@@ -28,9 +28,7 @@ from planner.formulas.queueing import (
     pools_requests,
     residual_mean,
     settled_number,
-    together_in_waves,
     wait_variance,
-    wave_wait,
 )
 from planner.formulas.routing import (
     accepted_tokens,
@@ -181,20 +179,6 @@ def test_the_tail_of_a_normal_variable() -> None:
     scores = np.array([-1.0, 0.0, 1.0, 2.326348])
     expected = [0.841345, 0.5, 0.158655, 0.01]
     assert normal_tail(scores) == pytest.approx(expected, rel=0.003)
-
-
-def test_the_wait_in_waves_is_the_mean_over_the_requests() -> None:
-    number, size, wave, prompt = 10, 4, 7.0, 0.5
-    waits = [order // size * wave + order % size * prompt for order in range(number)]
-    middle = (number // size * size + number % size) / number * prompt / 2
-    found = wave_wait(number=number, size=size, wave=wave, prompt=prompt)
-    assert float(found) == pytest.approx(sum(waits) / number + middle)
-
-
-def test_a_wave_that_keeps_nobody_together_is_the_first_alone() -> None:
-    assert together_in_waves(waves=5.0, still_together=0.0) == 0.2
-    later = sum(0.9**wave for wave in range(5)) / 5
-    assert together_in_waves(waves=5.0, still_together=0.9) == pytest.approx(later)
 
 
 def test_the_mean_of_some_is_that_of_all_over_the_share_of_some() -> None:

@@ -56,7 +56,10 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What clients saw of the requests that were counted, sorted; ``end``: of the last answer."""
+    """What clients saw of the requests that were counted, sorted.
+
+    ``end``: of the last answer; ``token``: mean time per token of all tokens.
+    """
 
     first: list[float]
     per_token: list[float]
@@ -64,6 +67,7 @@ class Seen:
     rate: float
     decoding: float
     end: float
+    token: float
 
     @staticmethod
     def mean(values: list[float]) -> float:
@@ -116,8 +120,12 @@ class Replica:
 
     def burst(self, number: int) -> Seen:
         """So many requests at once, all of them counted."""
-        arrivals = (self.request(0.0) for _ in range(number))
-        return self._run(arrivals, number=number, closed=False, warm=0.0)
+        return self.benchmark(number, number)
+
+    def benchmark(self, clients: int, number: int) -> Seen:
+        """Clients that start at once and send so many requests in all, all of them counted."""
+        first = (self.request(0.0) for _ in range(min(clients, number)))
+        return self._run(first, number=number, closed=True, warm=0.0)
 
     def ending(self, rate: float, number: int) -> Seen:
         """So many requests that come at random at an empty replica, and no others."""
@@ -137,8 +145,9 @@ class Replica:
         prompts: deque[Request] = deque()
         ending: dict[int, list[Request]] = {}
         done: list[Request] = []
-        coming = [(one.arrival, 0, one) for one in islice(arrivals, None if closed else 1)]
-        now, steps, decoding, area, since = 0.0, 0, 0, 0.0, 0.0
+        waves = islice(arrivals, None if closed else 1)
+        coming = [(one.arrival, order, one) for order, one in enumerate(waves)]
+        now, steps, decoding, area, since, sent = 0.0, 0, 0, 0.0, 0.0, len(coming)
         while len(done) < number:
             if not (waiting or prompts or decoding) and coming:
                 now = max(now, coming[0][0])
@@ -168,9 +177,10 @@ class Replica:
             for request in ended:
                 request.end = now
                 done.append(request)
-                if closed:
+                if closed and (warm or sent < number):
                     again = now + (self.chance.expovariate(1 / self.pause) if self.pause else 0.0)
-                    heappush(coming, (again, len(done), self.request(again)))
+                    heappush(coming, (again, sent, self.request(again)))
+                    sent += 1
             if len(done) <= warm * number:
                 since, area = now, 0.0
         return _seen(done[int(warm * number) :], now - since, area)
@@ -198,4 +208,5 @@ def _seen(done: list[Request], time: float, area: float) -> Seen:
         rate=len(done) / time if time else math.nan,
         decoding=area / time if time else math.nan,
         end=max(one.end for one in done),
+        token=sum(one.end - one.first for one in long) / sum(one.answer - 1 for one in long),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil, exp, floor, hypot, log2
+from math import ceil, erfc, exp, floor, hypot, log, log2, sqrt
 
 import scalar_serving_memory
 import scalar_waits
@@ -24,7 +24,7 @@ from scalar_phases import (
 )
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import Step, StepBatch, step
-from scalar_waits import Demand, Met
+from scalar_waits import Demand, Line, Met
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class Answers:
     first: float
     burst: float
     together: float
+    spread: float
+    line: Line
     per_token: float
     rate: float
     demand: Demand
@@ -87,7 +89,12 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         scheduler.max_num_seqs * c.attention_data_parallel,
     )
     places = max(places, 1.0)
-    running = min(c.concurrency, places)
+    number = float("inf")
+    if w.num_requests is not None and w.request_rate is None:
+        replicas = c.num_gpus / (c.stage_gpus * c.pipeline_parallel)
+        number = max(w.num_requests / replicas, 1.0)
+    clients = min(c.concurrency, number)
+    running = min(clients, places)
     found, steps, together = (
         costs(world, c, running),
         decode_steps(world),
@@ -101,7 +108,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         steps=steps,
         places=places,
         stages=c.pipeline_parallel,
-        clients=c.concurrency,
+        clients=clients,
         is_open=w.request_rate is not None,
         mixes=scheduler.chunked_prefill,
         variation=w.input_variation,
@@ -155,7 +162,7 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
         return answer + met.stall, met, first, burst
 
     def held(rate: float) -> float:
-        return min(c.concurrency - rate * outside, running)
+        return min(clients - rate * outside, running)
 
     def too_many(rate: float) -> float:
         answer, _, first, _ = flow(rate)
@@ -163,37 +170,56 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
 
     alone = found.prompt_time + steps * found.decode(1.0) + outside
     taken = own * (found.prompt(found.most) + steps * found.slope)
+    if scheduler.chunked_prefill:
+        taken += own * found.fixed / min(demand.per_step, running)
     fastest = min(running / alone, 1 / taken if taken else float("inf"))
     rate = enclosed(too_many, 0.0, fastest * (1 - 1e-6))
     answer, met, first, burst = flow(rate)
     first = max(first, held(rate) / rate - answer)
-    queued = max((c.concurrency - running) / rate - outside, 0.0)
+    late = steps * found.decode(running) * (1 - w.output_variation**2) / 2
+    line = Line(
+        number=number,
+        clients=max(clients - rate * outside, running),
+        places=running,
+        rate=rate,
+        delay=max(running * found.queued + late, 0.0),
+    )
+    missed = 1 - erfc(sqrt(log(1 + w.output_variation**2)) / 2)
+    thinned = found.slope * max(rate * answer - 1, 0) * missed / max(number / running, 1.0)
     stalled = met.stall * (1 + w.output_variation**2) / max(steps, 1.0)
     return Answers(
         costs=found,
         decoding=rate * answer,
         utilization=min(rate * prompt_at(rate), 1.0),
-        wait=first - burst - found.prompt_time + queued + met.place_wait,
-        first=first + queued + world.execution.request_overhead,
+        wait=first - burst - found.prompt_time + line.mean + met.place_wait,
+        first=first + line.mean + world.execution.request_overhead,
         burst=burst,
         together=together,
-        per_token=(step_at(rate) + stalled) / per_step(world),
+        spread=min(
+            max(running - found.together, 0.0) / 2 * found.queued, burst / max(together, 1e-12)
+        ),
+        line=line,
+        per_token=(step_at(rate) + stalled - thinned) / per_step(world),
         rate=rate,
         demand=demand,
         met=met,
     )
 
 
-def first_token_within(served: Answers, share: float) -> float:
+def first_token_within(world: ServingWorld, served: Answers, share: float) -> float:
     """What all wait alike, a gamma variable of the rest, and the wait for a place."""
     varied = served.costs.prefill if served.demand.variation > 0 else 0.0
-    rest = max(served.met.wait + varied, 0.0)
+    mean = served.first - served.burst - served.line.mean
+    rest = min(served.met.wait + varied, max(mean - world.execution.request_overhead, 0.0))
+    rest = max(rest, 0.0)
     variance = scalar_waits.first_variance(served.demand, served.met)
-    mean = served.first - served.burst
     bulk = mean - rest + scalar_waits.gamma_within(share, rest, variance)
     if served.together > 1 - share:
         before = 1 - (1 - share) / served.together
-        bulk = max(bulk, mean + 2 * served.burst * before / served.together)
+        middle = served.burst / served.together
+        bulk = max(bulk, mean + middle + served.spread * (2 * before - 1))
+    if served.line.within(share) > 0:
+        bulk = max(bulk, mean + served.line.within(share))
     places = scalar_waits.place_within(served.met, share)
     return max(bulk, mean + places) if places > 0 else bulk
 
@@ -225,7 +251,7 @@ def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
     spread = sum(_token_variances(world, served)) / served.per_token**2
     lengths = world.workload.output_variation**2
     variance = scalar_waits.first_variance(served.demand, served.met)
-    variance += answer**2 * (lengths + spread)
+    variance += answer**2 * (lengths + spread) + served.line.variance
     bulk = scalar_waits.lognormal_within(share, served.first + answer, variance)
     return bulk + scalar_waits.place_within(served.met, share)
 

@@ -153,16 +153,6 @@ def cache(world: ServingWorld, c: Replica, tokens: float) -> float:
     )
 
 
-def profiled(world: ServingWorld) -> int:
-    """Sequences that the engine samples at its start where nothing else is said."""
-    memory, gpu = world.engine.memory, world.gpu
-    if not memory.profiled_seqs:
-        return 0
-    if gpu.memory_capacity >= 70 * 2**30 and "fp8" in {str(word) for word in gpu.peak_flops}:
-        return int(memory.profiled_seqs)
-    return int(memory.profiled_seqs_small or memory.profiled_seqs)
-
-
 def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
     """The widest layer of the largest step, or what lives beside the logits."""
     model, scheduler, most = world.model, world.engine.scheduler, c.max_num_batched_tokens
@@ -268,8 +258,8 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     on_device = of_weights + adapters
     may_use = usable(world, c, on_device, reserved + working)
     room = room_of(may_use - on_device - reserved - working, on_gpu)
-    if profiled(world):
-        usual = activations(world, c, max(profiled(world), c.concurrency / ranks))
+    if profiled := world.engine.memory.profiled_seqs:
+        usual = activations(world, c, max(profiled, c.concurrency / ranks))
         more = usable(world, c, on_device, reserved + usual)
         whole = room_of(more - on_device - reserved - usual, on_gpu)
         if engine.memory.told_seqs or whole.holds(whole.sequence) >= c.concurrency:

@@ -45,6 +45,54 @@ class Met:
         return self.place_share * self.place_time if self.place_share > 0 else 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Clients who start at once before fewer places."""
+
+    number: float
+    clients: float
+    places: float
+    rate: float
+    delay: float
+
+    @property
+    def groups(self) -> list[tuple[float, float, float]]:
+        """The share of the requests, and the least and the most that they wait."""
+        longest = max(self.clients - self.places, 0) / self.rate
+        waiting = max(self.clients - self.places, 0) / self.number
+        later = 1 - self.clients / self.number
+        ramp = (waiting, self.delay, self.delay + longest)
+        return [(1 - later - waiting, 0.0, 0.0), ramp, (later, longest, longest)]
+
+    @property
+    def mean(self) -> float:
+        return sum(share * (low + high) / 2 for share, low, high in self.groups)
+
+    @property
+    def variance(self) -> float:
+        squares = [
+            share * (low**2 + low * (high - low) + (high - low) ** 2 / 3)
+            for share, low, high in self.groups
+        ]
+        return max(sum(squares) - self.mean**2, 0.0)
+
+    def within(self, share: float) -> float:
+        """Halved until so many wait no longer."""
+        (none, _, _), (ramp, least, most), (later, longest, _) = self.groups
+        if share <= none or not ramp:
+            return longest if later and not ramp else 0.0
+
+        def shares(wait: float) -> float:
+            inside = min(max((wait - least) / max(most - least, 1e-300), 0.0), 1.0)
+            return none + ramp * inside + later * (wait >= longest)
+
+        low, high = 0.0, max(most, longest)
+        for _ in range(200):
+            middle = (low + high) / 2
+            low, high = (middle, high) if shares(middle) < share else (low, middle)
+        return high
+
+
 def noise(load: float) -> float:
     """An arrival and its prompt, which stops all others, against a departure."""
     stopped = 1 / (1 - load)

@@ -178,7 +178,7 @@ def test_continuous_batching_and_its_spread(
         alone = wave_time(setting, make_replicas([c]))
         assert same(float(alone[0]), _wave(world, c)), c
         for share in (0.5, 0.9, 0.99):
-            first = scalar_serving.first_token_within(expected, share)
+            first = scalar_serving.first_token_within(world, expected, share)
             check(time_to_first_token_percentile(found, share), first, "first")
             each = scalar_serving.per_token_within(world, expected, share)
             check(time_per_output_token_percentile(found, share), each, "per_token")
@@ -227,7 +227,7 @@ def test_static_batches(
     [
         {},
         {"profiled_seqs": 0, "expert_workspace": False, "gathered_logits": False},
-        {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs_small": 16},
+        {"queued_all_reduces": True, "logit_bytes": 14.0, "profiled_seqs": 16},
         {"profiled_seqs": 0, "warm_up_logit_bytes": 4.0},
         {"profiled_seqs": 1024, "told_seqs": True},
     ],

@@ -6,19 +6,15 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.disaggregated import Pools
 from planner.estimators.inference.estimate import ServingEstimate
 from planner.estimators.inference.loop import Served
 from planner.estimators.inference.serving import (
     decode_steps,
     new_tokens,
-    phases,
-    request_overhead,
-    tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.formulas.queueing import emptying_share, wave_wait, whole_waves_share
+from planner.formulas.draining import emptying_steps, whole_waves_share
 
 
 @record(kw_only=True)
@@ -121,22 +117,6 @@ def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Bu
     )
 
 
-def mean_first_token(
-    setting: ServingSetting, configurations: ServingConfigurations, number: FloatArray
-) -> FloatArray:
-    """Mean seconds until the first token of a replica's share of a burst, in waves.
-
-    Waves of its ``concurrency`` requests, the last of those that are left. As those of `burst`,
-    with half of the own prompt and what a request takes outside of the engine.
-    """
-    size = configurations.concurrency
-    costs = phases(setting, configurations, size)
-    wait = wave_wait(
-        number=number, size=size, wave=costs.wave(size, decode_steps(setting)), prompt=costs.queued
-    )
-    return np.asarray(wait + costs.prompt_time + request_overhead(setting))
-
-
 def share_until_the_end(
     setting: ServingSetting, served: Served, running: FloatArray, each: FloatArray
 ) -> FloatArray:
@@ -151,9 +131,10 @@ def share_until_the_end(
         steps, rest = decode_steps(setting), (waves - np.floor(waves)) * running
         last = np.where(rest > 0, costs.wave(np.maximum(rest, 1.0), steps), 0.0)
         return whole_waves_share(waves=waves, full=costs.wave(running, steps), last=last)
-    step = served.time_per_output_token * tokens_per_step(setting)
-    pace = costs.decode_step(np.maximum(running / 3, 1.0)) / step
-    return emptying_share(waves=waves, running=running, pace=pace, variation=work.output_variation)
+    rest = emptying_steps(waves=waves, running=running, variation=work.output_variation)
+    seconds = each / served.request_rate
+    # What a sequence adds to a step is in the rate: at the end more steps are left of fewer.
+    return np.asarray(seconds / (seconds + rest * decode_steps(setting) * costs.fixed))
 
 
 def emptying_answer(setting: ServingSetting, served: Served) -> FloatArray:

@@ -9,9 +9,9 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
+from planner.estimators.inference.balance import together_share
 from planner.estimators.inference.drafts import drafted_prompt_time
 from planner.estimators.inference.estimate import serving_rejections
-from planner.estimators.inference.loop import together_share
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
 from planner.estimators.inference.serving import (
     decode_line,

@@ -222,7 +222,8 @@ def _kept(
     Where the sequences that the engine samples by default to size the cache leave too little for
     the plan's, it is told to take those of the plan at most, unless it is told a number already.
     """
-    profiled, sampled = setting.profiled_seqs, c.concurrency / c.attention_data_parallel
+    memory, sampled = setting.engine.memory, c.concurrency / c.attention_data_parallel
+    profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
 
     def beside(activations: FloatArray) -> tuple[FloatArray, Room]:
@@ -239,7 +240,7 @@ def _kept(
         seqs = np.where(c.concurrency == setting.told_at, seqs, sampled)
     usual = _activation_bytes(setting, c, seqs, tokens)
     usual_usable, usual_room = beside(usual)
-    if setting.engine.memory.told_seqs:
+    if memory.told_seqs:
         return usual, usual_usable, usual_room
     enough = usual_room.holds(usual_room.sequence) >= c.concurrency
     size = np.where(enough, usual_room.size, room.size)

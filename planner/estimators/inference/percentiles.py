@@ -14,7 +14,11 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.disaggregated import DisaggregatedRun
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import decode_steps, tokens_per_step
+from planner.estimators.inference.serving import (
+    decode_steps,
+    request_overhead,
+    tokens_per_step,
+)
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
     averaged_share,
@@ -42,8 +46,11 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     # Of lengths that vary a request's own prompt is no part of what all have.
     vary = estimate.setting.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
-    mean = served.placed_first - served.burst
-    rest = np.maximum(queue.wait - queue.backlog + varied, 0.0)
+    line = served.line
+    mean = served.placed_first - served.burst - line.wait
+    # No more varies than is left of the mean beside what no request is spared.
+    most = np.maximum(mean - queue.backlog - request_overhead(estimate.setting), 0.0)
+    rest = np.clip(queue.wait - queue.backlog + varied, 0.0, most)
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
     arrivals = estimate.setting.workload.arrivals
     if not arrivals.are_random:
@@ -53,8 +60,11 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     bulk = mean + spread
     together = np.maximum(served.together, 1e-12)
     place = np.maximum(1 - (1 - share) / together, 0.0)
-    behind = mean + 2 * served.burst / together * place
+    middle = served.burst / together
+    behind = mean + middle + served.spread * (2 * place - 1)
     bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
+    waits = line.wait_within(share)
+    bulk = np.where(waits > 0, np.maximum(bulk, mean + waits), bulk)
     places = _place_quantile(estimate, share)
     bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
     if served.traced is not None:
@@ -140,7 +150,8 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     answer = later * served.time_per_output_token
     relative = sum(_token_variances(estimate)) / np.square(served.time_per_output_token)
     lengths = 1 + w.output_variation**2
-    variance = _first_variance(estimate) + answer**2 * (lengths * (1 + relative / lengths) - 1)
+    variance = _first_variance(estimate) + served.line.variance
+    variance = variance + answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
     return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)

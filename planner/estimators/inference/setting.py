@@ -9,9 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.enums import CacheType, Precision
+from planner.base.enums import CacheType
 from planner.base.records import record
-from planner.base.units import GIB
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Group, Machine
@@ -22,7 +21,6 @@ from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving import ServingWorkload
 
 # What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
-_LARGE_MEMORY = 70 * GIB
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
@@ -129,14 +127,6 @@ class ServingSetting:
         """Share of the requests whose adapter is in a slot already."""
         shares = self.adapter_shares
         return float(shares @ -np.expm1(-shares * self.adapter_draws))
-
-    @property
-    def profiled_seqs(self) -> int:
-        """Sequences that the engine samples on this GPU before it sizes the cache; 0: none."""
-        memory, gpu = self.engine.memory, self.machine.gpu
-        is_small = gpu.memory_capacity < _LARGE_MEMORY or Precision.FP8 not in gpu.peak_flops
-        usual = memory.profiled_seqs
-        return (memory.profiled_seqs_small or usual) if is_small and usual else usual
 
 
 @record(kw_only=True)

@@ -10,6 +10,7 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
+from planner.formulas.draining import line_wait, line_wait_variance, line_wait_within
 from planner.formulas.queueing import (
     arrival_noise,
     critical_wait,
@@ -255,6 +256,35 @@ def steady_noise(work: Work, rate: FloatArray, bursts: Numeric = 1.0) -> FloatAr
     must be larger on average; the second order of the same diffusion as `running_variance`.
     """
     return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST), bursts=bursts)
+
+
+@record(kw_only=True)
+class Line:
+    """Requests of clients who start at once and share the ``places`` of a replica.
+
+    It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
+    seconds until the first answers make room, beyond those of that rate.
+    """
+
+    number: Numeric
+    clients: Numeric
+    places: Numeric
+    rate: Numeric
+    delay: Numeric
+
+    @property
+    def wait(self) -> FloatArray:
+        """Mean seconds before a place."""
+        return line_wait(**vars(self))
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of these seconds."""
+        return line_wait_variance(**vars(self))
+
+    def wait_within(self, share: float) -> FloatArray:
+        """Seconds before a place that a ``share`` of the requests does not exceed."""
+        return line_wait_within(share=share, **vars(self))
 
 
 CARRIED = 1e-3

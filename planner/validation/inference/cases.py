@@ -24,6 +24,7 @@ from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.profile import engine_on
 from planner.specs.quantization import FORMATS
 from planner.specs.serving import MOST_DRAFTED, ServingWorkload
 from planner.validation.inference.deployments import Deployment, configurations, deployment
@@ -158,6 +159,16 @@ class Traffic:
         )
 
     @property
+    def clients(self) -> float | None:
+        """Requests in flight at most: without a rate all of a number start together."""
+        return self.concurrency or (self.num_requests if self.request_rate is None else None)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether clients wait for their answers."""
+        return self.clients is not None
+
+    @property
     def sent(self) -> float:
         """Requests that clients send in all, or assumed to send where nothing says how many.
 
@@ -171,6 +182,7 @@ class Traffic:
         """What runs that are predicted in one pass share: all but the lengths."""
         return (
             self.request_rate is not None and self.concurrency is None,
+            self.is_closed,
             self.equal_lengths,
             self.equal_prompts,
             self.draft_tokens,
@@ -325,7 +337,9 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     model = served_model(run, library)
     version, year = run.text("framework_version"), run.number("year")
     rule = engine_rule(run.text("framework"), version, year, gpu.name, mode.value)
-    engine = scheduled(library.engine(rule.profile), run)
+    offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
+    default = engine_on(library.engine(rule.profile), gpu, stated_release(version), offline=offline)
+    engine = scheduled(default, run)
     own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
     replica = deployment(run, model, gpu, engine, "decode_" if own else "")
     traffic = _traffic(run, mode)

@@ -15,7 +15,6 @@ from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidenc
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.burst import (
     emptying_answer,
-    mean_first_token,
     share_until_the_end,
 )
 from planner.estimators.inference.disaggregated import (
@@ -30,10 +29,11 @@ from planner.estimators.inference.serving import decode_line, wave_time
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
 from planner.estimators.inference.waits import Offered
-from planner.formulas.queueing import longest_answer
+from planner.formulas.draining import longest_answer
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.prediction import MEMORY, RATES, Prediction
+from planner.workloads.room import filled
 
 
 @record(kw_only=True)
@@ -122,44 +122,24 @@ _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
 def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Means over the requests, at the concurrency or the offered rate of each run."""
-    given = np.array([case.traffic.concurrency or np.nan for case in cases])
-    concurrency = given / Columns.of(cases).replicas
-    missing = np.isnan(concurrency)
-    if not missing.any():
-        return _outcome(cases, concurrency)
+    """Means over the requests of runs of one group: of clients, at a rate, or as fast as possible.
+
+    Requests without a rate and a concurrency all start together.
+    """
+    if cases[0].traffic.is_closed:
+        clients = np.array([case.traffic.clients or np.nan for case in cases])
+        return _outcome(cases, clients / Columns.of(cases).replicas)
     found, offered = _at_rates(cases)
-    # Nothing piles up where clients wait for their answers.
-    offered = replace(offered, number=np.where(missing, offered.number, 0.0))
-    outcome = _outcome(cases, np.where(missing, found, concurrency), offered)
-    outcome = _ending(cases, outcome, offered, missing)
-    offers = [case.traffic for case in cases]
-    at_once = np.array(
-        [(t.concurrency, t.request_rate) == (None, None) and bool(t.num_requests) for t in offers]
-    )
-    if not at_once.any():
-        return outcome
-    means = outcome.quantities
-    number = np.array([offer.num_requests or 1.0 for offer in offers])
-    number = np.maximum(number / Columns.of(cases).replicas, 1.0)
-    setting, c = _at(cases, np.minimum(_largest_wave(cases), number)[:, None])
-    waits = mean_first_token(setting, c, number[:, None])[:, 0]
-    first = np.where(at_once, waits, means["time_to_first_token_s"])
-    latency = means["request_latency_s"] + first - means["time_to_first_token_s"]
-    values = {"time_to_first_token_s": first, "request_latency_s": latency}
-    return replace(outcome, quantities={**means, **values})
+    return _ending(cases, _outcome(cases, found, offered), offered)
 
 
-def _ending(
-    cases: Sequence[InferenceCase], outcome: Outcome, offered: Offered, at_rate: BoolArray
-) -> Outcome:
+def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: Offered) -> Outcome:
     """Rates as a benchmark reports them that offers requests at a rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
     last = last + np.maximum(offered.last_wait - offered.mean_wait, 0.0)
-    seen = offered.until_the_end(carried, last)
-    return _scaled(outcome, np.where(at_rate, seen / carried, 1.0))
+    return _scaled(outcome, offered.until_the_end(carried, last) / carried)
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
@@ -188,13 +168,22 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
     """Sequences at full length that a replica has room for at once, at least one."""
     given = np.array([case.traffic.concurrency or np.inf for case in cases])
-    most = given / Columns.of(cases).replicas
-    # The more it holds, the more its steps take of the memory.
-    for _ in range(2):
-        setting, c = _at(cases, np.minimum(most, _GRID[-1])[:, None])
-        room = serving_memory(setting, c).most_whole_sequences
-        most = np.minimum(most, _places(cases, room)[:, 0])
+    number = np.array([case.traffic.num_requests or np.inf for case in cases])
+    most = np.minimum(given, number) / Columns.of(cases).replicas
+    sizes = np.minimum(most[:, None], _GRID)
+    room = _room(cases, sizes)
+    # The more it holds, the more its steps take of the memory: the largest that finds room.
+    last = np.where(room >= sizes, np.arange(_GRID.size), 0).max(axis=1)
+    above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
+    most = np.minimum(most, np.minimum(room[np.arange(len(cases)), last], above))
+    most = np.minimum(most, _room(cases, most[:, None])[:, 0])
     return np.maximum(most, 1.0)
+
+
+def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
+    """Sequences at full length that find room where a replica holds so many."""
+    setting, c = _at(cases, sizes)
+    return _places(cases, serving_memory(setting, c).most_whole_sequences)
 
 
 def _wave_times(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
@@ -274,6 +263,7 @@ def _outcome(
     )
     memory = serving_memory(setting, c)
     if offered is None:
+        memory = serving_memory(setting, filled(setting, c, memory))
         served = served_at_concurrency(setting, c, memory)
     else:
         served = served_at_rate(setting, c, memory, offered, concurrency)

@@ -1,0 +1,300 @@
+"""The rate at which all that requests of a replica meet takes as long as so many of them last."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
+from planner.configurations.table import ServingConfigurations
+from planner.estimators.inference.serving import (
+    Phases,
+    decode_steps,
+    gathered,
+    new_tokens,
+    outside_engine,
+    prompt_room,
+)
+from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.waits import Queue, Work, queue_of, sharing, steady_noise
+from planner.formulas.draining import sharing_share, together_in_waves
+from planner.formulas.queueing import mean_if_any
+
+_PROMPT_ROUNDS = 2
+# Share of the clients with equal requests that are together in the next wave, too.
+_STILL_TOGETHER = 0.9
+LEAST_SHARE = 1e-6
+"""A queue that has less than this share of the engine left is as long as its clients make it."""
+
+
+def requests_sent(setting: ServingSetting, configurations: ServingConfigurations) -> Numeric:
+    """Requests that clients send to a replica in all; infinite without an end."""
+    work = setting.workload
+    if work.num_requests is None or work.request_rate is not None:
+        return np.inf
+    return np.maximum(work.num_requests / configurations.data_parallel, 1.0)
+
+
+def work_of(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    costs: Phases,
+    running: FloatArray,
+    places: FloatArray,
+) -> Work:
+    """What requests ask of the steps of a replica that has so many ``running``."""
+    return Work(
+        fixed=costs.fixed,
+        slope=costs.slope,
+        prompt=costs.added,
+        per_step=prompt_room(setting, configurations, running) / new_tokens(setting),
+        steps=decode_steps(setting),
+        places=places,
+    )
+
+
+@record(kw_only=True)
+class Met:
+    """What requests meet at a rate; times in seconds.
+
+    ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
+    ``first``: from a place to the first token.
+    """
+
+    step: FloatArray
+    answer: FloatArray
+    first: FloatArray
+    queue: Queue
+
+
+@record(kw_only=True)
+class Loop:
+    """The requests of a replica, of which ``running`` have places at most.
+
+    A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
+    Schweitzer's approximation [2]_), one that comes at random the mean of all.
+
+    References
+    ----------
+    .. [1] M. Reiser and S. Lavenberg, "Mean-value analysis of closed multichain queuing
+       networks," 1980, Journal of the ACM 27(2).
+    .. [2] P. Schweitzer, "Approximate analysis of multiclass closed networks of queues," 1979.
+    """
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    costs: Phases
+    work: Work
+    running: FloatArray
+
+    @cached_property
+    def together(self) -> Numeric:
+        """Share of the requests that start with those of all who can have a place at once."""
+        return together_share(self.setting, self.running * self.configurations.data_parallel)
+
+    @cached_property
+    def burst(self) -> FloatArray:
+        """Seconds in which prompts that started together wait for each other."""
+        costs = self.costs
+        last = (self.running + costs.together) / 2 * costs.queued
+        return np.asarray(self.together * np.maximum(last - costs.prefill, 0.0))
+
+    @cached_property
+    def spread(self) -> FloatArray:
+        """Seconds from the mean of those prompts to the last of them."""
+        costs = self.costs
+        half = np.maximum(self.running - costs.together, 0.0) / 2 * costs.queued
+        return np.asarray(np.minimum(half, self.burst / np.maximum(self.together, 1e-12)))
+
+    @cached_property
+    def before_the_first(self) -> FloatArray:
+        r"""Seconds until the first answers of all that start together, beyond those of a rate.
+
+        .. math:: R w + n t (1 - c^2) / 2
+
+        Their prompts come first. Of a renewal process that starts anew, answers of n steps are
+        late by so much [1]_.
+
+        References
+        ----------
+        .. [1] D. Cox, "Renewal Theory," Methuen, 1962, section 4.2.
+        """
+        costs, work = self.costs, self.setting.workload
+        late = (1 - work.output_variation**2) / 2
+        answer = self.work.steps * costs.decode_step(self.running)
+        return np.asarray(np.maximum(self.running * costs.queued + late * answer, 0.0))
+
+    @cached_property
+    def thinned(self) -> FloatArray:
+        """Share of the sequences that a token misses at the end, of a number of requests."""
+        waves = requests_sent(self.setting, self.configurations) / self.running
+        missed = 1 - sharing_share(self.setting.workload.output_variation)
+        return np.asarray(missed / np.maximum(waves, 1.0))
+
+    @property
+    def outside(self) -> float:
+        """Seconds for which a client has a request that is not in the engine."""
+        return outside_engine(self.setting)
+
+    @property
+    def _is_open(self) -> bool:
+        return self.setting.workload.request_rate is not None
+
+    @cached_property
+    def _alike(self) -> FloatArray:
+        """Others that start with a request."""
+        return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
+
+    @cached_property
+    def _behind(self) -> FloatArray:
+        """Seconds of a step in which those wait for each other's prompts."""
+        return np.asarray(self._alike * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0))
+
+    @cached_property
+    def _own(self) -> FloatArray:
+        """Seconds of a step with one's own sequence and those that start with it."""
+        return np.asarray(self.costs.fixed + (1.0 + self._alike) * self.costs.slope)
+
+    @cached_property
+    def _rounded_up(self) -> FloatArray:
+        """What a prompt's steps are short of whole ones."""
+        return np.asarray(np.ceil(self.costs.parts - 1e-9) - self.costs.parts)
+
+    @cached_property
+    def _others(self) -> Numeric:
+        """Share of the requests that are not one's own."""
+        if self._is_open:
+            return 1.0
+        return np.maximum(self.running - 1, 0.0) / self.running
+
+    @property
+    def fastest(self) -> FloatArray:
+        """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
+        costs, work = self.costs, self.work
+        alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
+        taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        if self.setting.engine.scheduler.chunked_prefill and not self.setting.workload.embeds:
+            # Steps that are full of prompts have a beginning, too.
+            taken = taken + self._others * costs.fixed / np.minimum(work.per_step, self.running)
+        if (prefixes := self.setting.prefixes) is not None:
+            taken = np.maximum(taken, prefixes.cache_load_time)  # one after the other over a link
+        return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
+
+    def held(self, rate: FloatArray) -> FloatArray:
+        """Requests that are in the engine with a place."""
+        in_engine = self.configurations.concurrency - rate * self.outside
+        return np.minimum(in_engine, self.running)
+
+    def full(self, rate: FloatArray) -> FloatArray:
+        """By how much, in logarithms, the requests of a rate are more than those held."""
+        met = self.at(rate)
+        return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
+
+    def at(self, rate: FloatArray, most: Numeric = np.inf) -> Met:
+        """What requests meet at a rate [1/s] while at ``most`` so many decode."""
+        setting, costs, work = self.setting, self.costs, self.work
+        step = np.minimum(self._step(rate), most / (rate * work.steps))
+        answer = work.steps * step
+        queue = queue_of(setting, self.configurations, work, rate, rate * answer)
+        rounded = self._rounded_up * queue.decode_step
+        between = _scheduled_after(setting, rate, costs.decode_step(rate * answer))
+        wait = queue.wait * (1 - self.together)
+        # Long answers meet more of the prompts that an open load sends while others are computed.
+        longer = queue.stall * (1 + setting.workload.output_variation**2)
+        return Met(
+            step=step + longer / np.maximum(work.steps, 1.0),
+            answer=answer + queue.stall,
+            first=costs.prompt_time + rounded + wait + between + self.burst,
+            queue=queue,
+        )
+
+    def prompt(self, rate: FloatArray) -> FloatArray:
+        r"""Seconds of the engine that a prompt takes at a rate [1/s] of them.
+
+        .. math:: B = (1 - q) g(d) + q g(c), \quad q = 1 - e^{-c}, \quad
+            g(x) = \frac{x}{1 - e^{-x}}
+
+        Derived here: in steps of their own, prompts are computed with those that came in the step
+        before, which was one of decoding or, as often as one comes in it, one of prompts. Of a
+        closed loop, as many come in one of decoding, d, as answers end in it, and in one of
+        prompts, c, those of clients that have none in the engine.
+        """
+        costs, size = self.costs, self.costs.gathered
+        if self.setting.engine.scheduler.chunked_prefill:
+            return costs.prefill
+        decode, longest = gathered(self.setting, self.running), self.outside
+        if self._is_open:
+            decode, longest = rate * costs.decode_step(self.running), np.inf
+        for _ in range(_PROMPT_ROUNDS):
+            came = rate * np.minimum(costs.prompt(size) * size, longest)
+            again = -np.expm1(-came)
+            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(came)
+            size = np.minimum(np.maximum(size, costs.gathered), costs.most)
+        return costs.prompt(size)
+
+    def _step(self, rate: FloatArray) -> FloatArray:
+        r"""Seconds of a step of an answer, and of the prompts that stop it.
+
+        .. math:: t = \frac{a + \kappa b + g (B - 1) (b + w_q / 2 n)}
+            {1 - (1 - g) \lambda_o (w + n b)}
+
+        A step over B sequences takes a + b B, and of the others :math:`\lambda_o n t` decode. A
+        share :math:`\lambda_o w` of the time computes their prompts. Where all come together, g,
+        all decode, and half of the prompts come first. :math:`\kappa` is 1, and more where an
+        open load varies (`running_variance`). An engine that mixes prompts with answers puts no
+        more of them into a step than fill it.
+        """
+        costs, work = self.costs, self.work
+        others = self._others * rate * (1 - self.together)
+        own = self._own
+        if self._is_open:
+            bursts = self.setting.workload.arrivals.dispersion_at(
+                self.running, sharing(self.setting, rate)
+            )
+            own = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
+        crowd = others * work.steps * costs.slope
+        stopped = others * self.prompt(others)
+        step = (own + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
+        if not self.setting.engine.scheduler.chunked_prefill:
+            return step
+        fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
+        return np.minimum(step, fullest)
+
+
+def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
+    """Seconds of steps that pass without a look, and until a batch that it waits for is full.
+
+    The first of a batch waits the whole time, those that come meanwhile half of it.
+    """
+    scheduler = setting.engine.scheduler
+    looks = (scheduler.poll_interval - 1) * step / 2
+    if not scheduler.batch_wait:
+        return looks
+    whole = scheduler.batch_wait * step
+    others = rate * whole
+    return looks + whole * (1 + others / 2) / (1 + others)
+
+
+def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
+    """Share of the requests whose prompts come together with those of all other clients.
+
+    So many of the waves of a closed loop whose ``clients`` start at once: of lengths that differ
+    the first alone, of equal ones those that are still together when the wave before has ended. Of
+    the others, as many as the engine's scheduler gathers again.
+    """
+    work, scheduler = setting.workload, setting.engine.scheduler
+    if work.request_rate is not None:
+        return 0.0
+    if work.equal_lengths and not scheduler.chunked_prefill:
+        return 1.0
+    often = scheduler.clustering
+    if work.equal_lengths:
+        often = max(often, scheduler.equal_clustering)
+    if work.num_requests is None:
+        return often
+    waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
+    kept = _STILL_TOGETHER if work.equal_lengths else 0.0
+    share = together_in_waves(waves=waves, still_together=kept)
+    return np.asarray(share + (1 - share) * often)

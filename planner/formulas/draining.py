@@ -1,0 +1,136 @@
+"""A number of requests that clients who all start at once send: waits, and how they end."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.formulas.queueing import normal_tail, residual_mean
+
+# The mean of the largest of N draws is near the quantile of 1 - 0.56 / N [Gumbel: e to the -gamma].
+_ABOVE_LARGEST = math.exp(-0.5772156649)
+_LEAST_SPREAD = 1e-3
+
+
+def line_wait(
+    *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
+) -> FloatArray:
+    r"""Mean seconds that N requests of C clients wait for one of R places, which end at a rate.
+
+    .. math:: \frac{C - R}{\mu} \left(1 - \frac{C + R}{2 N}\right) + d \frac{C - R}{N}
+
+    The first R have a place. The i-th of the C that start together waits
+    :math:`d + (i - R) / \mu`, each later one for the line that it finds. Derived here, of a fluid.
+    """
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
+    return np.asarray(later * longest + before * (delay + longest / 2))
+
+
+def line_wait_within(
+    *,
+    share: float,
+    number: Numeric,
+    clients: Numeric,
+    places: Numeric,
+    rate: Numeric,
+    delay: Numeric,
+) -> FloatArray:
+    """Seconds that a share of the requests of `line_wait` waits at most. Derived here."""
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        order = (share - (1 - later - before)) / before
+        ramp = delay + order * longest
+        after = np.maximum(delay + (order - later / before) * longest, longest)
+        found = np.where(ramp <= longest, ramp, after)
+    return np.asarray(np.where(before > 0, np.where(order > 0, found, 0.0), longest * (later > 0)))
+
+
+def line_wait_variance(
+    *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
+) -> FloatArray:
+    """Variance of the waits of `line_wait` [s^2]. Derived here."""
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
+    square = later * longest**2 + before * (delay**2 + delay * longest + longest**2 / 3)
+    mean = later * longest + before * (delay + longest / 2)
+    return np.asarray(np.maximum(square - mean**2, 0.0))
+
+
+def _shares(number: Numeric, clients: Numeric, places: Numeric) -> tuple[FloatArray, FloatArray]:
+    """Shares of the requests that come later, and that start together without a place."""
+    later = 1 - np.asarray(clients) / np.asarray(number)
+    return later, np.maximum(np.asarray(clients) - places, 0.0) / np.asarray(number)
+
+
+def sharing_share(variation: float) -> float:
+    r"""Share of the answers that start together which run on average while one of them does.
+
+    .. math:: \frac{E[\min(L_1, L_2)]}{E[L]} = 2 \Phi\left(-\frac{\sigma}{\sqrt 2}\right)
+
+    Weighted by tokens; lengths are lognormal, :math:`\sigma^2 = \ln(1 + c^2)` of their
+    ``variation`` c: 1 where they are equal, 0.56 of c = 1. Derived here.
+    """
+    return math.erfc(math.sqrt(math.log1p(variation**2)) / 2)
+
+
+def together_in_waves(*, waves: Numeric, still_together: float) -> FloatArray:
+    r"""Share of requests that start with all others of their wave, the first of W, or later ones.
+
+    .. math:: \frac{1 - \rho^W}{W (1 - \rho)}
+
+    A share rho is ``still_together`` in the wave after. Derived here.
+    """
+    return np.asarray(1 / waves * (1 - still_together**waves) / (1 - still_together))
+
+
+def whole_waves_share(*, waves: Numeric, full: Numeric, last: Numeric) -> FloatArray:
+    r"""The rate of W waves of equal requests until the last answer, over that without an end.
+
+    .. math:: \frac{W t}{\lfloor W \rfloor t + t_r}
+
+    ``full`` waves take t, the ``last`` one with the rest t_r. Derived here.
+    """
+    return np.asarray(waves * full / (np.floor(waves) * full + last))
+
+
+def emptying_steps(*, waves: Numeric, running: Numeric, variation: float) -> FloatArray:
+    r"""Steps, over those of a mean answer, that W waves of requests take beyond W.
+
+    .. math:: (E_R - r) (1 - 1 / R)
+
+    When the last request has its place, the R that run have r mean answers left, and the longest of
+    them :math:`E_R`: lognormal lengths of one wave, else what is left of such at a random time, of
+    which a share P is longer than x:
+
+    .. math:: P = \Phi(\sigma - u) - x \Phi(-u), \quad u = \ln x / \sigma + \sigma / 2
+
+    The largest of R is near the quantile of 1 - 0.56 / R. Derived here.
+    """
+    sigma = max(math.sqrt(math.log1p(variation**2)), _LEAST_SPREAD)
+    x = np.concatenate([np.linspace(0.01, 1.0, 100), np.exp(np.linspace(1e-6, 9 * sigma, 300))])
+    u = np.log(x) / sigma + sigma / 2
+    longer = np.maximum(normal_tail(u - sigma) - x * normal_tail(u), 1e-300)
+    share = _ABOVE_LARGEST / np.maximum(np.asarray(running, dtype=np.float64), 1.0)
+
+    def largest(above: FloatArray) -> FloatArray:
+        return np.interp(-np.log(share), -np.log(np.maximum(above, 1e-300)), x)
+
+    later = np.clip(1 - 1 / np.asarray(waves), 0.0, 1.0)
+    fresh = largest(normal_tail(u)) - 1
+    left = largest(longer) - residual_mean(mean=1.0, variation=variation)
+    others = np.maximum(1 - 1 / np.maximum(running, 1.0), 0.0)
+    return np.asarray(np.maximum((1 - later) * fresh + later * left, 0.0) * others)
+
+
+def longest_answer(variation: Numeric) -> FloatArray:
+    r"""The longest answer over the mean one.
+
+    .. math:: 1 + \sqrt{3} c
+
+    Lengths are taken as even between two bounds, c is their ``variation``. Derived here.
+    """
+    return np.asarray(1 + np.sqrt(3) * np.asarray(variation))

@@ -1,0 +1,72 @@
+"""A number of requests that start together: closed forms against drawn numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from planner.formulas.draining import (
+    emptying_steps,
+    line_wait,
+    line_wait_variance,
+    line_wait_within,
+    sharing_share,
+    together_in_waves,
+)
+
+
+def lognormal(variation: float, shape: tuple[int, ...], size_biased: bool = False) -> np.ndarray:
+    """Lengths of mean 1; ``size_biased``: as they are met at a random time."""
+    spread = float(np.sqrt(np.log1p(variation**2)))
+    middle = spread**2 / 2 if size_biased else -(spread**2) / 2
+    return np.exp(np.random.default_rng(3).normal(middle, spread, shape))
+
+
+def test_a_wave_that_keeps_nobody_together_is_the_first_alone() -> None:
+    assert together_in_waves(waves=5.0, still_together=0.0) == 0.2
+    later = sum(0.9**wave for wave in range(5)) / 5
+    assert together_in_waves(waves=5.0, still_together=0.9) == pytest.approx(later)
+
+
+@pytest.mark.parametrize("variation", [0.0, 0.3, 1.0])
+def test_a_token_of_a_burst_shares_its_step_with_those_that_are_left(variation: float) -> None:
+    drawn = lognormal(variation, (100_000, 2))
+    expected = np.minimum(drawn[:, 0], drawn[:, 1]).mean()
+    assert sharing_share(variation) == pytest.approx(expected, rel=0.02)
+    assert sharing_share(1.0) == pytest.approx(0.556, abs=0.001)
+
+
+@pytest.mark.parametrize("variation", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("running", [10, 200])
+def test_the_end_waits_for_the_longest_answer(variation: float, running: int) -> None:
+    fresh = lognormal(variation, (3000, running))
+    chance = np.random.default_rng(5).random(fresh.shape)
+    left = lognormal(variation, fresh.shape, size_biased=True) * chance
+    ends = {
+        1.0: fresh.max(axis=1).mean() - 1,
+        1e9: left.max(axis=1).mean() - (1 + variation**2) / 2,
+    }
+    for waves, steps in ends.items():
+        found = emptying_steps(waves=waves, running=running, variation=variation)
+        assert found == pytest.approx(steps * (1 - 1 / running), rel=0.15), waves
+
+
+@pytest.mark.parametrize(("number", "clients"), [(300, 300), (900, 300), (300, 40)])
+def test_the_waits_in_a_line_are_those_of_its_requests(number: int, clients: int) -> None:
+    places, rate, delay = 50, 4.0, 3.0
+    start = np.arange(1, clients + 1)
+    waits = np.where(start > places, delay + (start - places) / rate, 0.0)
+    later = np.full(number - clients, max(clients - places, 0) / rate)
+    each = np.sort(np.concatenate([waits, later]))
+    line = {"number": number, "clients": clients, "places": places, "rate": rate, "delay": delay}
+    assert line_wait(**line) == pytest.approx(each.mean(), rel=0.01, abs=1e-9)
+    assert line_wait_variance(**line) == pytest.approx(each.var(), rel=0.02, abs=1e-9)
+    for share in (0.05, 0.5, 0.9, 0.99):
+        found = line_wait_within(share=share, **line)
+        assert found == pytest.approx(np.quantile(each, share), rel=0.02, abs=0.3)
+
+
+def test_a_line_without_an_end_is_always_as_long() -> None:
+    line = {"number": np.inf, "clients": 90.0, "places": 50.0, "rate": 4.0, "delay": 3.0}
+    assert line_wait(**line) == line_wait_within(share=0.01, **line) == 10.0
+    assert line_wait_variance(**line) == 0
