@@ -265,6 +265,7 @@ class LaunchFile:
             self.specs,
             num_gpus=given,
             gpu=gpu,
+            release=str(self.asked.get("engine_version") or ""),
             text=self.text,
             workload=self.workload,
         )

@@ -11,9 +11,9 @@ from planner.launch.served import (
     Drafted,
     Engine,
     Told,
-    gpu_kind,
     json_table,
     put_experts,
+    scheduler_default_of,
     server_told,
     whole,
     with_config,
@@ -135,7 +135,7 @@ def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
     positional = told.reading.found.positional
     words = {(text or "").rsplit("/", 1)[-1] for given in positional for text in given.texts}
     if words & {*_OFFLINE} and told.reading.value("max_num_batched_tokens") is None:
-        step, why = _ENGINE.table.default("offline_batched_tokens", *gpu_kind(told))
+        step, why = scheduler_default_of(told, _ENGINE, "offline_batched_tokens")
         told.assume("max_num_batched_tokens", step, why)
     if not _is_first_engine(told.reading):
         return
