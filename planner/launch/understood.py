@@ -45,6 +45,12 @@ class World:
     copies: Given | None = None
     is_one_process: bool | None = None
 
+    @property
+    def requested_gpus(self) -> int | None:
+        """The number of GPUs that the user names, whatever the file has."""
+        is_of_user = self.num_gpus is not None and self.num_gpus.line == 0
+        return number_of(self.num_gpus) if is_of_user else None
+
 
 @record(kw_only=True)
 class Found:
