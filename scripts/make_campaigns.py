@@ -37,7 +37,8 @@ publishers say that their campaigns took, over what `planner` predicts for their
 and failures ([training](training.md)), tells the **campaign factor {typical:.2f} [{low:.2f} to
 {high:.2f}]**. It is one number, never one of a model: the median, every publisher counting the
 same, and between what 9 of 10 lie beyond the error of the steps. It is in the money, the
-GPU-hours, the calendar and the energy of pretraining, and in their intervals.
+GPU-hours of the campaign (`campaign_gpu_hours`), the calendar and the energy of pretraining, and in
+their intervals.
 `--campaign-factor 1` switches it off, `--campaign-factor 1.3` sets it. `--reliability ideal` has
 none, and neither has fine-tuning, of which nobody published campaigns. All plans of a comparison
 have it in common, so that it tells none from another: ties and choices are by the step.
@@ -113,7 +114,7 @@ def _predicted(row: dict[str, str]) -> Campaign:
         publisher=row["publisher"],
         setup=f"{count:,} x {row['gpu']}, {best.row['framework']}, {row['precision']}",
         published=float(row["gpu_hours"]),
-        predicted=number(best.row["gpu_hours"]),
+        predicted=number(best.row["campaign_gpu_hours"]),
         step_ends=sure.factors["step_time"],
         basis=sure.basis,
         runs=sure.runs,

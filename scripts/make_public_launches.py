@@ -38,14 +38,16 @@ its options, its values and what is hard in it. Tests hold what must be understo
 not understood in each; this table says what `planner estimate --from FILE` makes of them.
 
 *Understood* are options that a prediction uses, *defaults* what the tool does where the file says
-nothing, *ignored* options that change no prediction, such as paths and learning rates. What text
+nothing, *no effect* options that change no prediction, such as paths and learning rates,
+*not modelled* options that may change the result and that planner does not model. What text
 alone does not tell is *assumed*, and said with its reason; a model that is not told is asked for,
 and is Llama 3.1 8B here. The verdict is that of the shortened file with these assumptions.
 
 {summary}
 
-| file | target | under-stood | defaults | ignored | not understood | assumed | asked | verdict |
-|---|---|--:|--:|--:|---|---|---|---|
+| file | target | under-stood | defaults | no effect | not modelled | not understood \
+| assumed | asked | verdict |
+|---|---|--:|--:|--:|--:|---|---|---|---|
 """
 _SOURCES = """
 ## What is hard in them
@@ -166,13 +168,15 @@ def page() -> str:
 
 def row_of_page(case: Case, told: Outcome) -> str:
     """A file and what became of it."""
-    counts = [told.counts.get(status, 0) for status in (Status.UNDERSTOOD, Status.IGNORED)]
+    columns = (Status.UNDERSTOOD, Status.IGNORED, Status.NOT_MODELLED)
+    counts = [told.counts.get(status, 0) for status in columns]
     cells = [
         f"`{case.name}/{case.path.name}`",
         told.target or case.target,
         str(counts[0]),
         str(told.defaults),
         str(counts[1]),
+        str(counts[2]),
         ", ".join(f"`{name}`" for name in told.unknown),
         ", ".join(told.assumed),
         ", ".join(told.asked),

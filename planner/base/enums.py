@@ -435,6 +435,15 @@ class LinkKind(StrEnum):
     XE_LINK = "xe_link"
     NETWORK = "network"
 
+    @property
+    def reaches_memory(self) -> bool:
+        """Whether GPUs write into each other's memory while they multiply, as user buffers do.
+
+        NVIDIA/TransformerEngine issue 1071: its buffers need CUDA multicast, which NVLink has;
+        ROCm/TransformerEngine pull request 367 has them on Infinity Fabric.
+        """
+        return self not in (LinkKind.PCIE, LinkKind.NETWORK)
+
 
 class AttentionKernels(StrEnum):
     """What fused attention kernels are written for.

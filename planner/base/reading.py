@@ -11,7 +11,9 @@ import csv
 import json
 import math
 import os
+import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,10 +34,13 @@ TABLE = 64 * MEBIBYTE
 RESULT = 256 * MEBIBYTE
 """What the file of a result or a table of runs has at most: a hundred thousand rows and more."""
 LONGEST_LINE = MEBIBYTE
+MOST_COLUMNS = 1000
+"""Of a table; each name that is not known is compared with those that are."""
 
 Kind = TypeVar("Kind")
 _DEEPEST = 100
 _SHOWN = 60
+_DEEP_KEY = re.compile(rf"""(?:\.[ \t]?["'\w-]{{1,80}}[ \t]?){{{_DEEPEST}}}""")
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
 _FAULTS = (ValueError, RecursionError)
@@ -130,6 +135,8 @@ def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object
     """The tables of a text of TOML."""
     import tomllib  # what was parsed in an earlier run needs none
 
+    if _DEEP_KEY.search(text):  # of which the parser takes time with the square
+        raise error(f"{where}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _FAULTS as failure:
@@ -152,9 +159,23 @@ def csv_of(
     reader = csv.reader(found, strict=True)
     try:
         for cells in reader:
+            if len(cells) > MOST_COLUMNS:
+                raise error(
+                    f"{path}:{reader.line_num}: has {len(cells):,} cells; tables of up to "
+                    f"{MOST_COLUMNS:,} columns are read."
+                )
             yield reader.line_num, cells
     except csv.Error as failure:
         raise error(f"{path}:{reader.line_num}: is not valid CSV: {failure}.") from failure
+
+
+def repeated_names(names: Iterable[str]) -> list[str]:
+    """The names that occur several times, in alphabetical order.
+
+    >>> repeated_names(["gpu", "price", "gpu"])
+    ['gpu']
+    """
+    return sorted(name for name, number in Counter(names).items() if number > 1)
 
 
 def shipped_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:

@@ -13,20 +13,20 @@ _KINDS = {
     OptimizerKind.ADAM: ("adam", "adamw"),
     OptimizerKind.SGD: ("sgd",),
     OptimizerKind.MOMENTUM: ("momentum", "sgd_momentum"),
-    OptimizerKind.LION: ("lion",),
+    OptimizerKind.LION: ("lion", "lionw"),
     OptimizerKind.ADAFACTOR: ("adafactor",),
     OptimizerKind.MUON: ("muon", "dist_muon"),
 }
 _BY_NAME = {name: kind for kind, names in _KINDS.items() for name in names}
 _FORMATS = {
-    **dict.fromkeys(("8bit", "8_bit", "int8"), StatePrecision.INT8),
+    **dict.fromkeys(("8bit", "8_bit", "8b", "int8"), StatePrecision.INT8),
     "fp8": StatePrecision.FP8,
     **dict.fromkeys(("bf16", "bfloat16"), StatePrecision.BF16),
     **dict.fromkeys(("32bit", "fp32"), StatePrecision.FP32),
 }
 # Words of an implementation; states of paged ones are on the GPU while they fit.
 _IMPLEMENTATIONS = re.compile(
-    r"^(paged|fused|cpu|deepspeed|ao)_|_(torch|hf|bnb|apex|fused|xla|npu|torchao)$"
+    r"^(paged|fused|cpu|deepspeed|ao|decoupled)_|_(torch|hf|bnb|apex|fused|xla|npu|torchao)$"
 )
 
 
@@ -79,7 +79,7 @@ def is_paged(name: str) -> bool:
 def _words_of(name: str) -> str:
     """A name, or a class's (PagedAdamW8bit), as words with underscores between."""
     text = re.sub(r"[\s-]+", "_", name.strip().lower())
-    return re.sub(r"^paged(?=[a-z])|(?<=[a-z])(?=\d+bit)", r"\g<0>_", text)
+    return re.sub(r"^(paged|fused)(?=[a-z])|(?<=[a-z])(?=\d+bit|fp8)", r"\g<0>_", text)
 
 
 def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
@@ -91,9 +91,12 @@ def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | No
     True
     >>> optimizer_of("adamw_torch_fused")["optimizer"].word
     'adam'
-    >>> optimizer_of("lbfgs")
+    >>> optimizer_of("lbfgs"), optimizer_of("AdamW4bit")
+    (None, None)
     """
-    text, found = _words_of(name), StatePrecision.FRAMEWORK
+    # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
+    text = _words_of(name)
+    found = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
     while text not in _BY_NAME:
         shorter = _IMPLEMENTATIONS.sub("", text)
         for word, code in _FORMATS.items():

@@ -32,6 +32,7 @@ def estimate(given: options.Given) -> None:
     request = make_request(given)
     from planner.base.files import check_outputs
     from planner.decide.api_comparison import compared_with_apis
+    from planner.decide.fitting import MEMORIES
     from planner.errors import InfeasibleError
     from planner.show.terminal import make_console, write
     from planner.show.views.api_comparison import api_comparison_blocks
@@ -51,6 +52,8 @@ def estimate(given: options.Given) -> None:
     found = evaluated(plan, given["burst"])
     console = make_console(stderr=json == Path("-"))
     if found.rejected_by:
+        if found.rejected_by in MEMORIES:
+            write_estimate(json, plan, found, given["context"].obj)
         result = result_of(plan, found)
         if found.rejected_by in found.source.rejections and result.nearest_misses and not quiet:
             write(console, misfit_blocks(plan, found))

@@ -15,7 +15,8 @@ from planner.launch import WRAPPERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.decide.improve import Change
+    from planner.decide.improve import Attempts
+    from planner.decide.near import Change
     from planner.launch.imported import Imported
     from planner.launch.rewrite import Rewritten
     from planner.question.request import Request
@@ -132,7 +133,8 @@ def _list(given: options.Given) -> None:
 def estimate_imported(given: options.Given, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
-    from planner.decide.improve import changes_of
+    from planner.decide.fitting import MEMORIES
+    from planner.decide.improve import allowed, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.assumed import full_row, judged
     from planner.show.terminal import make_console, write
@@ -148,17 +150,24 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     plan, found, notes = judged(request, given["burst"])
     row = full_row(found)
     beside = parse_settings(given["settings"] or [])
-    can_say, defaults = imported.target.table.can_say, imported.defaults.keys() - beside.keys()
-    changes = changes_of(request, plan, found, row, can_say, defaults)
+    defaults = imported.defaults.keys() - beside.keys()
+    may_be = allowed(request, row, imported.can_say, defaults)
+    changes = best_changes(plan, found, may_be)
+    attempts = None
+    if not changes and found.rejected_by in MEMORIES:
+        attempts = attempts_of(plan, found, may_be, imported.target.profiles)
     change, rewritten, is_whole = _chosen(given, plan, found, changes)
-    if not found.rejected_by:
+    if not found.rejected_by or found.rejected_by in MEMORIES:
         more = _told(imported, change, rewritten)
         write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+    if not found.rejected_by:
         draw_plan(given, picture, plan, found.candidates)
     if not given["quiet"]:
         console = make_console(stderr=given["json"] == Path("-"))
         others = [one for one in changes if one is not change]
-        told = _change_blocks(given, plan, found, row, change, others, rewritten, is_whole)
+        told = _change_blocks(
+            given, plan, found, row, change, others, rewritten, is_whole, attempts
+        )
         write(console, _blocks(given, plan, found, row, notes, told))
     if given["write"] and rewritten is not None:
         if not is_whole:
@@ -175,19 +184,6 @@ def estimate_imported(given: options.Given, request: Request) -> None:
             raise InfeasibleError(headline(plan, result))
         raise InfeasibleError(infeasible_message(plan, result, found))
     refuse_overload(plan, found.candidates)
-
-
-def _another_plan(given: options.Given, plan: Plan, found: Evaluation, row: Row) -> Iterator[Block]:
-    """The best plan of the same GPUs that fits, where no change of the file's does."""
-    from planner.decide.improve import another_plan
-    from planner.show.views.imported import another_blocks
-
-    target = given["imported"].target
-    can_say = target.table.can_say
-    best = another_plan(
-        plan, found, target.profiles, lambda name, value: value is not None and can_say(name, value)
-    )
-    yield from another_blocks(best, row)
 
 
 def _chosen(
@@ -274,6 +270,7 @@ def _told(
         "defaults": dict(imported.defaults),
         "assumed": dict(imported.assumed),
         "notes": list(imported.notes),
+        "not_modelled": imported.not_modelled,
         "lines": [
             {
                 "line": line.line,
@@ -297,6 +294,7 @@ def _blocks(
     notes: tuple[str, ...],
     change: Iterator[Block],
 ) -> Iterator[Block]:
+    from planner.decide.fitting import MEMORIES
     from planner.show.page import GAP, said
     from planner.show.views.imported import (
         beside_blocks,
@@ -315,7 +313,7 @@ def _blocks(
     if found.rejected_by:
         if given["full"] and found.rejected_by in found.source.rejections:
             yield from all_misfit_blocks(plan, found)
-        elif found.rejected_by == "out_of_memory":
+        elif found.rejected_by in MEMORIES:
             yield from misfit_blocks(plan, row)
         if found.rejected_by == "out_of_memory":
             yield from shorter_blocks(given["imported"], plan, found)
@@ -338,15 +336,16 @@ def _change_blocks(
     others: list[Change],
     rewritten: Rewritten | None,
     is_whole: bool,
+    attempts: Attempts | None,
 ) -> Iterator[Block]:
     """The change, what it costs and the next best one, and how the file says it."""
     from planner.optimize.result_columns import fit_probability
     from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
 
     is_running, fits = not found.rejected_by, fit_probability(row)
-    yield from change_blocks(plan.workload.name, change, row, is_running=is_running, fits=fits)
-    if change is None and found.rejected_by == "out_of_memory":
-        yield from _another_plan(given, plan, found, row)
+    yield from change_blocks(
+        plan.workload.name, change, row, is_running=is_running, fits=fits, attempts=attempts
+    )
     if change is not None and not is_running:
         yield from next_blocks(plan.workload.name, change, others, row)
     if rewritten is not None and is_whole:

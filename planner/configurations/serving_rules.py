@@ -124,8 +124,8 @@ def _positions(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 
 def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
-    host = context.gpu.host
-    lacks_host = host is None or host.bandwidth is None
+    gpu = context.gpu
+    lacks_host = gpu.unified_memory or gpu.host_link.bandwidth is None
     return np.asarray(((c.weight_offload > 0) | (c.kv_offload > 0)) & lacks_host)
 
 
@@ -186,7 +186,7 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
         ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no "
          "kernels that read such a cache without it", _kv_cache),
         ("context_length", "input and output together exceed the model's positions", _positions),
-        ("offload", "the GPU's link to its host is not known", _offload),
+        ("offload", "the GPU's link to its host is not known, or both have one memory", _offload),
         ("engine", "the engine does not support this combination", _engine),
         ("pipelines_of_pools", "pools of this engine cannot hand on caches of pipeline stages",
          _pipelines_of_pools),

@@ -173,8 +173,7 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
         narrow = narrow | (told == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
-    host = context.gpu.host
-    is_possible = context.gpu.vendor == "NVIDIA" and host is not None and bool(host.bandwidth)
+    is_possible = context.gpu.vendor == "NVIDIA" and bool(context.gpu.host_link.bandwidth)
     return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
 
 
@@ -557,20 +556,23 @@ def _sharded_from(kind: Offload, profile: FrameworkProfile) -> int:
 def _in_backward(c: TrainingConfigurations, _: Context) -> BoolArray:
     if not c.optimizer_in_backward.any():
         return np.zeros((), dtype=np.bool_)
-    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | (c.offload != Offload.NONE)
+    leave = np.asarray([code.of_states for code in Offload])[c.offload]
+    waits = (c.num_micro_batches > 1) | (c.pipeline_parallel > 1) | leave
     return np.asarray(c.optimizer_in_backward & waits)
 
 
 def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.any_offload:
         return np.zeros((), dtype=np.bool_)
-    profile, host = context.framework, context.gpu.host
+    profile = context.framework
     kinds = {*profile.offloading.kinds, Offload.NONE.word}
     known = [kinds.issuperset(kind.parts) for kind in Offload]
     sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
     alone = c.data_parallel * c.context_parallel == 1
     violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
-    if host is None or host.bandwidth is None:
+    if context.gpu.unified_memory:
+        violated = violated | (c.offloaded_tensors != 0)
+    elif context.gpu.host_link.bandwidth is None:
         violated = violated | (c.offload != Offload.NONE) | (c.offloaded_tensors != 0)
     return np.asarray(violated)
 
@@ -625,7 +627,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("fp8_recipe", "fp8_recipe needs precision fp8; mxfp8 a GPU that scales groups of 32 "
          "itself, blockwise one with kernels for it", fp8_recipe),
         ("optimizer_in_backward", "optimizer_in_backward needs one micro-batch per step, no "
-         "pipeline and no offload", _in_backward),
+         "pipeline and no offload of states", _in_backward),
         ("framework", "the framework does not support this combination", _framework),
         ("offload", "the framework cannot offload this, or not at this zero_stage (drives: 3), or "
          "the GPU's link to its host is not known", _offload),

@@ -10,6 +10,7 @@ from itertools import compress
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.configurations.table import word
+from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported
 from planner.errors import PlannerError
 from planner.optimize.exhaustive import without_assumed
 from planner.optimize.problem import Constraint
@@ -17,7 +18,7 @@ from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.plan import Plan, make_plan, one_configuration
+from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
@@ -70,9 +71,17 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
     yield _relaxed_limits(plan, result)
     yield _fitting(plan, result)
     meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
+    lacking = {
+        name
+        for source in plan.problem.sources
+        for name in unsupported(source, max(source.counts, default=1))
+    }
     for name, values in remedies_of(plan.workload.name).items():
+        if name in lacking:
+            continue
         known = {str(word(name, value)).lower() for mesh in meshes for value in mesh.values(name)}
         yield iter([_with_settings(plan, {name: value}) for value in values if value not in known])
+    yield _changed_together(plan, result)
     yield _freed_settings(plan)
     yield _more_gpus(plan)
     if _is_single(plan):
@@ -151,6 +160,19 @@ def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
     for miss in result.nearest_misses:
         settings = plan.workload.fitting(miss.source, miss.configuration)
         if _is_single(plan) and settings:
+            yield _with_settings(plan, settings)
+
+
+def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
+    """For one configuration whose memory is too small: several settings at once."""
+    if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
+        return
+    found = evaluated(plan)
+    if found.rejected_by not in MEMORIES or found.source.mesh is None:
+        return
+    for change in changes_that_fit(plan, found, lambda *_: True).changes:
+        settings = {name: str(value).lower() for name, (_, value) in change.changed.items()}
+        if len(settings) > 1:
             yield _with_settings(plan, settings)
 
 

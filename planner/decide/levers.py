@@ -116,7 +116,7 @@ def _caches(plan: Plan, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, 
     if not request.router.startswith("cache"):
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
     half = plan.source_of(own).setting.machine.host_memory / 2
-    if not request.host_cache and math.isfinite(half):
+    if not request.host_cache and 0 < half < math.inf:
         words = "none", text.gibibytes(half)
         yield "host cache", *words, {"host_cache": half}
 

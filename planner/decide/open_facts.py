@@ -1,9 +1,9 @@
-"""Which facts that nobody gave move an answer, and the intervals that hold what they may be."""
+"""Which facts that nobody gave move an answer, and how far."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Self
 
@@ -13,7 +13,7 @@ from planner.base.cells import Row, Value, number
 from planner.base.reading import part_of
 from planner.base.records import record
 from planner.optimize.collector import known_value
-from planner.optimize.result_columns import FOLLOWING, intervals
+from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates
 from planner.workloads.open_facts import Chosen, OpenFact
 from planner.workloads.plan import Plan
@@ -29,17 +29,15 @@ class MovingFact:
     """A fact that nobody gave and that moves predictions by more than `MOVES`.
 
     ``tried`` are the alternatives in words. ``moved`` has, by result column in its unit, the
-    least and the greatest prediction over what is assumed and what was tried, ``ends`` the same
-    of their 90 % intervals. ``each`` has the predictions themselves, by what is assumed and by
-    alternative. ``does_not_fit`` are further alternatives, those for which there is not enough
-    memory.
+    least and the greatest prediction over what is assumed and what was tried. ``each`` has the
+    predictions themselves, by what is assumed and by alternative. ``does_not_fit`` are further
+    alternatives, those for which there is not enough memory. Intervals do not include them.
     """
 
     name: str
     assumed: str
     tried: tuple[str, ...]
     moved: Mapping[str, Ends]
-    ends: Mapping[str, Ends]
     each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     does_not_fit: tuple[str, ...] = ()
 
@@ -51,7 +49,6 @@ class MovingFact:
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
             "predictions": _plain(self.moved),
-            "intervals": _plain(self.ends),
             "each": {words: dict(values) for words, values in self.each.items()},
         }
 
@@ -69,7 +66,6 @@ class MovingFact:
             assumed=part_of(table, "assumed", str),
             tried=tuple(map(str, part_of(table, "tried", list))),
             moved={n: _known(ends) for n, ends in part_of(table, "predictions", dict).items()},
-            ends={n: _known(ends) for n, ends in part_of(table, "intervals", dict).items()},
             each={
                 words: {name: float(value) for name, value in values.items()}
                 for words, values in part_of({"each": {}, **table}, "each", dict).items()
@@ -100,21 +96,15 @@ def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> Mov
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, own)
-        if _is_moved(values := [number(row[name]) for row in rows])
+        # Where an alternative finds nothing in a cache it has no column of that.
+        if all(name in row for row in rows)
+        and _is_moved(values := [number(row[name]) for row in rows])
     }
-    each: list[Mapping[str, Ends]] = []
-    if moved:
-        sources = [candidates.source, *(judged.source for judged in possible.values())]
-        each = [
-            intervals(row, source.confidence(number(row["num_gpus"])))
-            for row, source in zip(rows, sources, strict=True)
-        ]
     return MovingFact(
         name=fact.name,
         assumed=fact.assumed,
         tried=tuple(possible),
         moved=moved,
-        ends={name: _hull(name, each) for name in moved if name in each[0]},
         each={
             words: {name: number(values[name]) for name in moved}
             for words, values in zip((fact.assumed, *possible), rows, strict=True)
@@ -125,21 +115,6 @@ def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> Mov
             words for words, judged in fact.tried.items() if _code(judged) >= first_memory
         ),
     )
-
-
-def widened(ends: Mapping[str, Ends], facts: Sequence[MovingFact]) -> dict[str, Ends]:
-    """Intervals by column, each as wide as the facts that move its column ask.
-
-    Low is the least of the low ends over what is assumed and every alternative, high the
-    greatest of the high ones. Facts that move a column together do not add up: each is tried
-    alone. A column that no fact moves keeps its interval, and one without any gets none.
-    """
-    return {name: _hull(name, [ends, *(fact.ends for fact in facts)]) for name in ends}
-
-
-def _hull(name: str, each: Sequence[Mapping[str, Ends]]) -> Ends:
-    known = [ends[name] for ends in each if name in ends]
-    return float(min(low for low, _ in known)), float(max(high for _, high in known))
 
 
 def _code(candidates: Candidates) -> int:

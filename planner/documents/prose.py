@@ -6,6 +6,9 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from planner.base.reading import MEBIBYTE
+from planner.errors import LaunchError
+
 _FENCE = re.compile(
     r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)(?P<more>[^\n]*)\n?", re.MULTILINE
 )
@@ -14,6 +17,8 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
+# Each block is read with the whole text before it, as blanks.
+_MOST_CHARACTERS = 10 * MEBIBYTE
 _INDENTED = ("python", "py", "python3")
 
 
@@ -23,6 +28,13 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     Places in the code are those in the text. Python, whose indentation counts, begins in the first
     column, so that its lines alone are those of the text.
     """
+    blanks = re.sub(r"[^\n]", " ", text)
+    number = len(_FENCE.findall(text)) // 2 + len(_DIRECTIVE.findall(text))
+    if number * len(text) > _MOST_CHARACTERS:
+        raise LaunchError(
+            f"{number:,} blocks of code in {len(text):,} characters are more than is read: give "
+            "the part that starts the job."
+        )
     directives = (
         (one["language"], one.start("body"), one.end("body")) for one in _DIRECTIVE.finditer(text)
     )
@@ -30,7 +42,7 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
         language, body = word.lower(), text[start:end]
         if language in languages:
             code = textwrap.dedent(body) if language in _INDENTED else _separated(body)
-            yield language, re.sub(r"[^\n]", " ", text[:start]) + code
+            yield language, blanks[:start] + code
 
 
 def _separated(body: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
@@ -25,8 +26,8 @@ def unrolled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
-    names = [name for name, _ in assigned]
-    tables = {name: _items(value) for name, value in assigned if names.count(name) == 1}
+    number = Counter(name for name, _ in assigned)
+    tables = {name: _items(value) for name, value in assigned if number[name] == 1}
     loops = _Loops({name: items for name, items in tables.items() if items})
     return loops.visit(ast.Module(body=[*body], type_ignores=[])).body  # type: ignore[no-any-return]
 

@@ -264,14 +264,20 @@ def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray)
     )
 
 
-def copy_work(num_bytes: Numeric, rate: Numeric, peak: Numeric, time: FloatArray) -> Work:
+def copy_work(
+    num_bytes: Numeric, rate: Numeric, peak: Numeric, time: FloatArray, start: float = 0.0
+) -> Work:
     """A copy between a GPU and its host, or the host's own reading and writing."""
+    terms = {HOST: time - start}
+    figures = {"num_bytes": np.asarray(num_bytes), "bandwidth": np.asarray(rate)}
+    if start:
+        terms[LATENCY], figures["latency"] = np.asarray(start), np.asarray(start)
     return Work(
         formula="copy",
         time=time,
         at_peak=num_bytes / np.asarray(peak),
-        terms={HOST: time},
-        figures={"num_bytes": num_bytes, "bandwidth": np.asarray(rate)},
+        terms=terms,
+        figures=figures,
         key="host.bandwidth",
     )
 

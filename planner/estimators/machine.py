@@ -235,6 +235,14 @@ class Links:
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
+    def hides_exchange(self, group: Group) -> BoolArray:
+        """Whether exchanges of a group can run piece by piece behind the products around them.
+
+        Its ranks are in one scale-up domain, whose links reach the memory of the others.
+        """
+        inside = self._local_ranks(group) == np.asarray(group.size)
+        return np.asarray(inside & self.cluster.scale_up.kind.reaches_memory)
+
     def has_collective(self, kind: str) -> bool:
         """Whether the fabric has a collective of this name."""
         return kind in self._collectives
@@ -453,10 +461,22 @@ class Machine(Links):
         )
 
     def host_copy_time(self, num_bytes: Numeric, link_fraction: float) -> FloatArray:
-        """Seconds to copy between a GPU and its host while its neighbours do so too."""
+        """Seconds to copy between a GPU and its host while its neighbours do so too.
+
+        ``link_fraction`` is what the copies of a program reach, the start of each included.
+        """
         link = self._host.bandwidth or np.nan
         rate = np.minimum(link * link_fraction, self._host_memory_bandwidth)
         return self._copied(num_bytes, rate, link)
+
+    def single_copy_time(
+        self, num_bytes: Numeric, link_fraction: float | None = None
+    ) -> FloatArray:
+        """Seconds of one copy between a GPU and its host, from pinned memory, with its start."""
+        link, e = self._host.bandwidth or np.nan, self.gpu.efficiency.host_copy
+        share = e.bandwidth_fraction if link_fraction is None else link_fraction
+        rate = np.minimum(link * share, self._host_memory_bandwidth)
+        return self._copied(num_bytes, rate, link, e.latency)
 
     def host_memory_time(self, num_bytes: Numeric, memory_fraction: float) -> FloatArray:
         """Seconds in which the host reads and writes so many bytes for each of its GPUs."""
@@ -472,16 +492,23 @@ class Machine(Links):
         """A GPU's share of what the drives of its node read and write [B/s]."""
         return self.cluster.drive_bandwidth or _USUAL_DRIVE_BANDWIDTH
 
-    def _copied(self, num_bytes: Numeric, rate: Numeric, peak: Numeric) -> FloatArray:
-        time = np.asarray(num_bytes / rate)
+    def _copied(
+        self, num_bytes: Numeric, rate: Numeric, peak: Numeric, start: float = 0.0
+    ) -> FloatArray:
+        time = np.asarray(num_bytes / rate) + start
         if self.ledger is not None:
-            self.record(copy_work(num_bytes, rate, peak, time))
+            self.record(copy_work(num_bytes, rate, peak, time, start))
         return time
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU of a full node; infinite where nobody says."""
+        """Bytes of host memory of a GPU of a full node; infinite where nobody says.
+
+        None besides its own where both have one memory.
+        """
         cluster = self.cluster
+        if self.gpu.unified_memory:
+            return 0.0
         if cluster.host_memory is not None:
             return cluster.host_memory / cluster.gpus_per_node
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
@@ -495,7 +522,7 @@ class Machine(Links):
 
     @property
     def _host(self) -> HostLink:
-        return self.gpu.host or HostLink(description="unknown")
+        return self.gpu.host_link
 
     @property
     def _host_memory_bandwidth(self) -> float:

@@ -45,8 +45,8 @@ def line_wait_within(
         order = (share - (1 - later - before)) / before
         ramp = delay + order * longest
         after = np.maximum(delay + (order - later / before) * longest, longest)
-        found = np.where(ramp <= longest, ramp, after)
-    return np.asarray(np.where(before > 0, np.where(order > 0, found, 0.0), longest * (later > 0)))
+        wait = np.where(order > 0, np.where(ramp <= longest, ramp, after), 0.0)
+    return np.asarray(np.where(before > 0, wait, longest * (later > 0)))
 
 
 def line_wait_variance(

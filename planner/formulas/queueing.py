@@ -295,7 +295,9 @@ def first_token_variance(
     spread = (0.5 + rho) ** 2 * met_variance + step / 12
     spread = spread + rho * met * (s * (1 + c**2))
     longer = wait / np.maximum((0.5 + rho) * met, 1e-300)
-    spread = spread * longer * np.maximum(longer, 1.0)
+    queued = spread * longer * np.maximum(longer, 1.0)
+    exponential = wait_variance(wait=wait, load=np.clip(rho, 1e-6, 1.0))
+    spread = np.where(longer > 1, np.minimum(queued, exponential), queued)
     return np.asarray(spread + (s * c) ** 2)
 
 

@@ -17,10 +17,12 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError, did_you_mean
+from planner.launch.harmless import harmless_reason
 from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import Role, is_among
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
+from planner.launch.targets import target_of
 from planner.launch.understood import (
     LENGTHS,
     REPLICAS,
@@ -47,8 +49,9 @@ class Status(StrEnum):
 
     UNDERSTOOD = "understood"
     OPEN = "cannot be told"
-    IGNORED = "ignored"
-    UNKNOWN = "unknown"
+    NOT_MODELLED = "may change the result: not modelled"
+    IGNORED = "no effect"
+    UNKNOWN = "not understood: may change the result"
 
 
 @record(kw_only=True)
@@ -75,10 +78,8 @@ def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, 
     for given in reading.found.unknown:
         if given.option in answers.used:
             found.append(_made(given, Status.UNDERSTOOD, ""))
-        elif given.option in answers.ignored or is_among(given.option, target.table.ignored):
-            found.append(_made(given, Status.IGNORED, "not used in the prediction"))
         else:
-            found.append(_unknown(target, reading, given))
+            found.append(_unread(target, reading, answers, given))
     return tuple(sorted(found, key=lambda line: (line.line, line.option)))
 
 
@@ -120,11 +121,8 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     told = [one for one in reading.meanings.values() if given.option in one.options]
     rows = [row for row in target.table.rows if row.option == given.option]
     if not rows and not told and given.option not in answers.used:
-        is_known = given.option in answers.ignored or is_among(given.option, target.table.ignored)
-        if not is_known and target.options.find(given.option) is None:
-            return _unknown(target, reading, given)
-        status, meaning = Status.IGNORED, "not used in the prediction"
-    elif given.unknown or None in given.texts:
+        return _unread(target, reading, answers, given)
+    if given.unknown or None in given.texts:
         status, meaning = Status.OPEN, given.unknown or "the file alone does not say"
     elif told:
         meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
@@ -138,11 +136,25 @@ def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> L
     return _made(given, status, meaning)
 
 
+def _unread(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
+    """The line of an option that nothing reads: harmless, unknown, or not modelled."""
+    if given.option in answers.ignored or given.option in target.table.ignored:
+        return _made(given, Status.IGNORED, "")
+    accepted = target.options.find(given.option)
+    default = "" if accepted is None else target.options.default(accepted.name)
+    why = harmless_reason(given.option, given.texts, target.workloads, default)
+    is_of_tool = given.option in answers.unread or is_among(given.option, target.table.unread)
+    if accepted is not None or is_of_tool or (why and not target.accepted):
+        status = Status.IGNORED if why else Status.NOT_MODELLED
+        return _made(given, status, f"{status}: {why}" if why else "")
+    return _unknown(target, reading, given)
+
+
 def _unknown(target: Target, reading: Reading, given: Given) -> Line:
     if given.unknown and not given.option.startswith("-"):  # several options, or none
         return _made(given, Status.OPEN, given.unknown)
     hint = did_you_mean(given.option, target.table.options)
-    meaning = f"{target.tool} has no such option.{hint}"
+    meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
     return _made(given, Status.UNKNOWN, meaning)
 
 
@@ -214,6 +226,21 @@ class Imported:
         ]
         return replace(self, values=kept[0], defaults=kept[1])
 
+    def can_say(self, parameter: str, value: str | int | float) -> bool:
+        """Whether its target has words for a value, or a file that it reads has some.
+
+        How GPUs split a model is its target's alone.
+        """
+        others = () if parameter in SPLITS else self.other_targets
+        tables = [target.table for target in (self.target, *others)]
+        return any(table.can_say(parameter, value) for table in tables)
+
+    @property
+    def other_targets(self) -> list[Target]:
+        """The targets of files that it reads, as a configuration of DeepSpeed."""
+        names = dict.fromkeys(file.target for file in self.found.files.values() if file.target)
+        return [target_of(name) for name in names if name != self.target.name]
+
     @property
     def workload(self) -> str:
         """What the file starts."""
@@ -230,6 +257,11 @@ class Imported:
     def of(self, status: Status) -> list[Line]:
         """The options of which this became."""
         return [line for line in self.lines if line.status is status]
+
+    @property
+    def not_modelled(self) -> list[str]:
+        """Options that may change the result in a way that planner does not model."""
+        return [line.option for line in self.of(Status.NOT_MODELLED)]
 
     def request(self, asked: Mapping[str, object], specs: Path | None, said: Said = str) -> Request:
         """The question; ``asked`` are answers that the user gives beside the file.
@@ -278,6 +310,24 @@ class Imported:
         if batch in self.defaults and own and given:
             values[batch] = count_in(values[batch]) * given // own
         return values
+
+    def require_known(self, asked: Collection[str], said: Said) -> None:
+        """Refuse a file that leaves to others what decides the result.
+
+        Raises
+        ------
+        LaunchError
+            With the reason, and the terms that the user must give.
+        """
+        missing = {
+            name: why
+            for name, why in self.answers.required.items()
+            if not {name, glossary()[name].short} & {*asked}
+        }
+        if missing:
+            reasons = "; ".join(dict.fromkeys(missing.values()))
+            names = ", ".join(map(said, missing))
+            raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
 
     def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
         """Ask for terms that neither the file nor the user tells; ``likely`` are answers.

@@ -14,9 +14,10 @@ A row of ``options/<target>.csv``:
     needs no word; ``derived``: the target works it out itself;
     ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
     framework does; ``used``: the target's module reads the option; ``ignored``: it changes no
-    prediction, of both all that begin so where ``*`` ends it; ``default``: the value where
-    no option tells it, of the first such row whose condition holds; ``like``: of a parameter that
-    the table does not name the rows of the table ``option`` hold
+    prediction; ``unread``: it is an option of the tool that nothing reads, which may change the
+    result; of ``used`` and ``unread`` all that begin so where ``*`` ends it; ``default``: the value
+    where no option tells it, of the first such row whose condition holds; ``like``: of a parameter
+    that the table does not name the rows of the table ``option`` hold
 ``option``, ``text``
     its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
     ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
@@ -67,6 +68,7 @@ class Role(StrEnum):
     LEFT = "left"
     USED = "used"
     IGNORED = "ignored"
+    UNREAD = "unread"
     DEFAULT = "default"
     LIKE = "like"
 
@@ -171,6 +173,8 @@ class OptionTable:
     defaults: tuple[Row, ...] = ()
     ignored: frozenset[str] = frozenset()
     """Options that are the target's and change no prediction."""
+    unread: frozenset[str] = frozenset()
+    """Options that are the target's and that nothing reads."""
 
     @classmethod
     @cache
@@ -181,7 +185,7 @@ class OptionTable:
             for row in shipped_rows(f"options/{target}.csv")
         ]
         named = {row.parameter for row in found}
-        apart = (Role.USED, Role.IGNORED, Role.DEFAULT, Role.LIKE)
+        apart = (Role.USED, Role.IGNORED, Role.UNREAD, Role.DEFAULT, Role.LIKE)
         rows = [row for row in found if row.role not in apart]
         for like in (row.option for row in found if row.role is Role.LIKE):
             rows += [row for row in cls.load(like).rows if row.parameter not in named]
@@ -189,6 +193,7 @@ class OptionTable:
             rows=tuple(rows),
             used=frozenset(row.option for row in found if row.role is Role.USED),
             ignored=frozenset(row.option for row in found if row.role is Role.IGNORED),
+            unread=frozenset(row.option for row in found if row.role is Role.UNREAD),
             defaults=tuple(row for row in found if row.role is Role.DEFAULT),
         )
 
@@ -244,9 +249,10 @@ class OptionTable:
         return {meaning.parameter: meaning for meaning in found if meaning is not None}
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
-        """Whether no row calls just this value of a parameter impossible."""
+        """Whether no row calls just this value of a parameter impossible, or one reads it."""
         rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
-        return not any(row.is_of(value) for row in rows)
+        read = [row for row in self.rows_of(parameter, Role.READS) if row.value]
+        return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
 
     def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
         """The rows of a parameter with one of some roles."""

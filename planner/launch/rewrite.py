@@ -58,6 +58,10 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     target, found = imported.target, imported.found
     changed = {*changed, *(said for name in changed for said in _SAID_AS.get(name, ()))}
     changes = option_changes(target, before, after, changed, found.options)
+    for other in imported.other_targets:
+        known = {row.option for row in other.table.rows if row.parameter in changed}
+        theirs = option_changes(other, before, after, changed, found.options)
+        changes |= {name: texts for name, texts in theirs.items() if name in known}
     changes |= _other_ways(target.reading(found), target, changes, changed)
     honoured, beside = target.honoured(found, changes)
     changes = dict(honoured)
@@ -81,7 +85,12 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     unexpressed = tuple(
-        remark for remark in target.settings(after).unexpressed if remark.parameter in changed
+        remark
+        for remark in target.settings(after).unexpressed
+        if remark.parameter in changed
+        and not any(
+            one.table.can_say(remark.parameter, remark.value) for one in imported.other_targets
+        )
     )
     return Rewritten(
         path=imported.path,

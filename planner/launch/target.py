@@ -37,7 +37,7 @@ from planner.launch.option_table import (
     parameters_of,
     tool_named,
 )
-from planner.launch.understood import Answers, Found, Gathered, Reading
+from planner.launch.understood import Answers, Found, Gathered, Reading, without_nulls
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about, terms_of
@@ -361,6 +361,7 @@ class Target:
     step : what reads and writes the same files as the whole step of reinforcement learning, of
         whose update the target itself tells; None of a program that generates nothing
     words : its table where that has another name
+    inherits : whether its documents begin from others, whose values null replaces
 
     What is no function stands in a row of ``targets.csv``, lists with ``|`` between. Its
     ``command`` is a pattern of the words that start the tool, ``document`` the keys that tell a
@@ -388,6 +389,7 @@ class Target:
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
     words: str = ""
+    inherits: bool = False
 
     @classmethod
     def of(cls, name: str, **hooks: Any) -> Self:
@@ -481,7 +483,8 @@ class Target:
 
     def reading(self, found: Found) -> Reading:
         """A command or document of a user as the table reads it."""
-        return Reading.of(self.whole(found), self.table)
+        whole = self.whole(found)
+        return Reading.of(whole if self.inherits else without_nulls(whole, self.table), self.table)
 
     def read(self, found: Found) -> Answers:
         """What a command or document of a user says.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
+from planner.base.training_names import is_paged, optimizer_of
 from planner.confidence.classes import Release
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
@@ -93,10 +94,11 @@ class Answers:
     ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
     in the words of `planner.launch.shape` where the file tells it in place of a name.
     ``used`` are further options that told something, ``ignored`` such as are the tool's and no
-    part of what is predicted; ``defaults`` what the target does where
-    the file says nothing, by term, with the reason. ``asked`` are terms that the file leaves
-    open and that have no default; ``notes`` say what else is worth knowing. ``otherwise`` are
-    values in place of defaults with which it does not fit, by term, each with the reason.
+    part of what is predicted, ``unread`` such as are the tool's and not read; ``defaults`` what the
+    target does where the file says nothing, by term, with the reason. ``asked`` are terms that the
+    file leaves open and that have no default; ``notes`` say what else is worth knowing.
+    ``otherwise`` are values in place of defaults with which it does not fit, by term, each with
+    the reason. ``required`` are terms that have no default here, each with the reason.
     """
 
     workload: str
@@ -104,10 +106,12 @@ class Answers:
     shape: Mapping[str, object] | None = None
     used: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     otherwise: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+    required: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -142,6 +146,20 @@ class Gathered:
             self.ask(name)
         else:
             self.values[name] = value
+
+    def put_optimizer(self, name: str) -> None:
+        """The optimizer of a library's or class's name; one that is not known is reported."""
+        class_name = name.rpartition(".")[2]
+        settings = optimizer_of(class_name)
+        if settings is None:
+            self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
+            return
+        for parameter, code in settings.items():
+            if code:  # 0 is what the program does without a name
+                self.values[parameter] = code.word
+                self.defaults.pop(parameter, None)
+        if is_paged(class_name):
+            self.values["paged_optimizer"] = "true"
 
     def made(self, workload: str = "train", **more: Any) -> Answers:
         """The answers; ``more`` are the other fields of them."""
@@ -301,7 +319,32 @@ def worded(found: Found) -> Found:
     return replace(found, options={**words, **found.options}, unknown=())
 
 
+UNKNOWN_OPTIMIZER = (
+    "The optimizer {name} is not understood and is predicted as Adam: memory and time may change."
+)
 NOTHING = ("", "null", "none", "~")
+_NULL = (("null",), ("~",), ("",))
+
+
+def without_nulls(found: Found, table: OptionTable) -> Found:
+    """A document, and those that it names, without keys that are null: these are defaults.
+
+    A key stays where null is one of its values in the table.
+    """
+    files = {name: without_nulls(file, table) for name, file in found.files.items()}
+    if found.positional:  # a command: KEY=null changes the file that it names
+        return replace(found, files=files)
+    return replace(found, options=without_null_keys(found.options, table), files=files)
+
+
+def without_null_keys(options: Mapping[str, Given], table: OptionTable) -> Mapping[str, Given]:
+    """Options without keys that are null; see `without_nulls`."""
+    means = {row.option for row in table.rows if row.text == _NULL[0][0]}
+    return {
+        name: option
+        for name, option in options.items()
+        if name.startswith("-") or name in means or option.texts not in _NULL or option.unknown
+    }
 
 
 def told(reading: Reading, *options: str) -> str | None:

@@ -107,12 +107,17 @@ def for_target(request: Request, target: str) -> Request:
         return request
     if getattr(request, kind) is None and request.space is None and profiles:
         several = profiles if len(profiles) > 1 else profiles[0]
-        request = replace(request, **{kind: several})
+        is_framework = kind == "framework"
+        request = (
+            replace(request, framework=several)
+            if is_framework
+            else replace(request, engine=several)
+        )
     request = tool.narrowed(request)
     return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
 
 
-def _values_with_options(request: Request, tool: Target) -> dict[str, list[object]]:
+def _values_with_options(request: Request, tool: Target) -> dict[str, list[str | float]]:
     """Of each parameter of which the target cannot express some values, the others."""
     found = {}
     meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]

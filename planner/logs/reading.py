@@ -101,7 +101,7 @@ _LONGEST_LINE = 1 << 16
 _MOST_CHARACTERS = 4 << 30
 _LARGEST_JSON = 256 << 20
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_NUMBER_AT_END = re.compile(r"\d[\d.,eE+-]*$")
+_OF_NUMBERS = "0123456789.,eE+-"
 # What launchers write before the lines of a rank: torchrun, torchrun --tee, srun --label.
 _RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
 
@@ -188,7 +188,7 @@ class Log:
 def _is_cut(piece: str) -> bool:
     """Whether a number goes on behind a piece, as far as that can be known."""
     is_open = not piece.endswith("\n") and len(piece) < _LONGEST_LINE
-    return is_open and _NUMBER_AT_END.search(piece) is not None
+    return is_open and any(map(str.isdigit, piece[len(piece.rstrip(_OF_NUMBERS)) :]))
 
 
 def _line(number: int, piece: str) -> Line:

@@ -91,7 +91,7 @@ class Comparison:
 
     ``table`` has the plan one would launch of every value that has one, the recommended one first,
     then those that are best in a bad case; ``losses`` how much worse its first objective is than
-    that of the first row, as a share of that; ``plans`` are the rows judged. ``without_plan`` maps
+    that of the first row, as a share of that. ``without_plan`` maps
     the other values to what came closest: a limit, the memory, a rule, or why there is nothing to
     search.
     """
@@ -100,7 +100,6 @@ class Comparison:
     table: Columns
     losses: Sequence[float]
     without_plan: Mapping[Value, str]
-    plans: Sequence[Candidates] = ()
 
     def __repr__(self) -> str:
         best = f", best {self.table[self.axis][0]}" if self.losses else ""
@@ -260,7 +259,6 @@ class SearchResult:
             table={name: [row[name] for row in rows] for name in (rows[0] if rows else ())},
             losses=losses,
             without_plan=without,
-            plans=[(one is chosen and self.recommended) or one.judged for one in found],
         )
 
     def _refusal(self, axis: str, value: object) -> str:

@@ -30,6 +30,7 @@ those that are in proportion to its inverse."""
 _CAPACITY = "capacity_requests_per_s"
 _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
+_END = "makespan_s"
 _UTILIZATION = "model_flops_utilization"
 _MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
 _OF_STEPS = ("step_time", "calendar_time")
@@ -162,12 +163,16 @@ def _of_load(
     """The factors of an interval: no more is served of a stated load than it has.
 
     What is carried at most errs, not the load, of which less is served where that is too little.
+    Of a number of requests the rate is that until the last answer, whose latency errs.
     """
     if _CAPACITY not in table or column not in _OF_RATES:
         return low, high
     with np.errstate(divide="ignore", invalid="ignore"):
         spare = _floats(table, _CAPACITY) / _floats(table, "requests_per_s")
-    return np.minimum(low * spare, 1.0), np.minimum(high * spare, 1.0)
+        last = _floats(table, "request_latency_s") / _floats(table, _END) if _END in table else 0.0
+        last = np.where(np.isfinite(last), np.clip(last, 0.0, 1.0), 0.0)
+        low, high = (np.minimum(end * spare, 1 / (1 + last * (1 / end - 1))) for end in (low, high))
+    return low, high
 
 
 def _kernels_end(

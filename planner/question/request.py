@@ -56,7 +56,8 @@ class Request:
         ``"150 TFLOP/s"``, ``"1.5 TB/s"``; of serving a rate is one of 16 bit, and 8 bit reach the
         same share of their peak
     intra_node_efficiency, inter_node_efficiency : the same of the links inside a node, and of the
-        network between nodes; ``gpus_per_node`` : how many GPUs a node has
+        network between nodes; ``gpus_per_node`` : how many GPUs a node has; ``network`` : what
+        joins nodes, such as ``"10GbE per node"`` or ``"100 Gbit/s per GPU"``
     mode : ``aggregated``, ``disaggregated`` or both
     campaign_factor : GPU-hours of a whole campaign of pretraining over those of its steps and
         failures, at least 1
@@ -120,6 +121,7 @@ class Request:
     intra_node_efficiency: float | str | None = None
     inter_node_efficiency: float | str | None = None
     gpus_per_node: int | None = None
+    network: str | None = None
     reliability: str | None = None
     campaign_factor: float | None = None
 

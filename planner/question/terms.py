@@ -61,6 +61,7 @@ texts are made from it. Its columns:
       ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
       of a day
     - ``computes``: by which kernels a part of a layer is computed
+    - ``dependent``: parameters that mean nothing without a value of another one
     - ``tuning``: how one program computes, which another may have no word for
     - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
       scenarios; ``high``: results of which more is better

@@ -276,6 +276,30 @@ class Compilation:
     operation on a distributed tensor is dispatched by itself."""
 
 
+@checked
+class Defaults:
+    """What the program does where a run does not set it, if that is not what most programs do."""
+
+    recompute: str = "none"
+    """What the backward pass computes again."""
+    quantized_recompute: str = ""
+    """The same with adapters on quantized weights, if that is something else."""
+    offload: str = "none"
+    """What is in host memory."""
+    flash_attention: bool = True
+    """Attention is one fused kernel."""
+    sequence_parallel: bool = False
+    """Ranks of tensor parallelism split what is between their matrices, too."""
+
+    def values(self, *, is_quantized: bool) -> dict[str, str | bool]:
+        """The parameters that differ from those of most programs, by name."""
+        recompute = (is_quantized and self.quantized_recompute) or self.recompute
+        plain = Defaults()
+        values: dict[str, str | bool] = {"recompute": recompute, "offload": self.offload}
+        values |= {name: getattr(self, name) for name in ("flash_attention", "sequence_parallel")}
+        return {name: value for name, value in values.items() if value != getattr(plain, name)}
+
+
 def _sharded_axis(name: str) -> str:
     known = terms_about("sharded")
     if name not in known:
@@ -301,6 +325,8 @@ class FrameworkProfile:
     """What torch.compile changes."""
     offloading: Offloading = Offloading()
     """What can be in host memory."""
+    defaults: Defaults = Defaults()
+    """What a run has that does not set it."""
     default_zero_stage: Annotated[int, Interval(ge=0, le=3)]
     """The ZeRO stage where nobody names one."""
     zero_stages: tuple[Annotated[int, Interval(ge=0, le=3)], ...]

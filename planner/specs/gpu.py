@@ -155,6 +155,14 @@ class AttentionKernelEfficiency:
 
 
 @checked
+class HostCopyEfficiency:
+    """One copy between a GPU and its host: ``t = t0 + B/(W b)``, W the bandwidth of the link."""
+
+    bandwidth_fraction: Fraction = 1.0
+    latency: Seconds = 0.0
+
+
+@checked
 class Efficiency:
     """What the kernels of a GPU reach, by operator kind and precision or head size.
 
@@ -181,6 +189,7 @@ class Efficiency:
     sustained_compute_fraction: Fraction
     portable_attention_fraction: Fraction
     attention_backward_fraction: Fraction
+    host_copy: HostCopyEfficiency = HostCopyEfficiency()
     sustained_fp8_fraction: Fraction | None = None
     sustained_attention_fraction: Fraction | None = None
     vector_product_fraction: Fraction | None = None
@@ -216,7 +225,8 @@ class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
     ``allocatable_share``: share of the memory that programs find: error correction, driver and
-    operating system keep the rest. ``fp16_accumulate_flops``: dense peak of products of 16 bit
+    operating system keep the rest. ``unified_memory``: its memory is that of the host, so that what
+    moves to the host frees nothing. ``fp16_accumulate_flops``: dense peak of products of 16 bit
     that sum in 16 bit, where it is higher. ``num_devices``: devices that programs see it as, each
     with a process of its own. ``architecture``: the generation, as engine profiles name it.
     ``announced``: its figures are those of its maker before anybody has measured one.
@@ -241,10 +251,21 @@ class GpuSpec:
     announced: bool = False
     unmeasured: bool = False
     allocatable_share: Share = 1.0
+    unified_memory: bool = False
     thermal_design_power: Watts | None = None
     aliases: tuple[str, ...] = ()
     doubtful: str = ""
     notes: str = ""
+
+    @property
+    def host_link(self) -> HostLink:
+        """Its link to the host; in one memory a copy is read and written there."""
+        if self.unified_memory:
+            bandwidth = self.memory_bandwidth
+            return HostLink(
+                description="one memory", bandwidth=bandwidth / 2, memory_bandwidth=bandwidth
+            )
+        return self.host or HostLink(description="unknown")
 
     @property
     def allocatable_memory(self) -> float:
@@ -312,6 +333,7 @@ class ClusterSpec:
 
 
 DEFAULT = "default ("
+_HOST_LINK = "host_link"
 _LINK_CLASSES = {
     LinkKind.NVLINK: "nvlink",
     LinkKind.PCIE: "pcie",
@@ -330,7 +352,11 @@ def with_defaults(
     SpecError
         A default is unknown, cannot be read, or leads back to itself.
     """
-    return _completed(table, where, folder, ())
+    completed, files = _completed(table, where, folder, ())
+    link, of_link = _default_tables(_HOST_LINK, where, folder, ())
+    efficiency = merged(link["efficiency"], completed.get("efficiency", {}))
+    sources = table_of(link["sources"], where) | table_of(completed.get("sources", {}), where)
+    return {**completed, "efficiency": efficiency, "sources": sources}, [*files, *of_link]
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:

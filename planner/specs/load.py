@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from planner.base import reading
-from planner.base.reading import SMALL, TABLE, csv_of
+from planner.base.reading import SMALL, TABLE, csv_of, repeated_names
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.specs.cache import kept, remembered, stamp
@@ -275,8 +275,7 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
     ]
     missing = [name for name, _, needed in columns if needed and name not in head]
     faults += [f"1: there is no column {name}." for name in missing]
-    twice = sorted({name for name in head if head.count(name) > 1})
-    faults += [f"1: column {name} is there twice." for name in twice]
+    faults += [f"1: column {name} is there twice." for name in repeated_names(head)]
     faults += [
         f"{line}: has {len(cells)} fields, not {len(head)}."
         for line, cells in lines[1:]

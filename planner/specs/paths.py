@@ -79,6 +79,11 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     return tuple(folder / name for name in found)
 
 
+def is_shipped(kind: SpecKind, name: str) -> bool:
+    """Whether planner ships a spec of this name."""
+    return any(path.stem == name for path in listing(_shipped(kind), ".toml"))
+
+
 def price_files(folder: Path | None = None) -> list[Path]:
     """The price lists, the one whose prices count first in front."""
     return beside_specs("prices.csv", folder)
@@ -152,8 +157,9 @@ def _existing(candidates: list[Path]) -> list[Path]:
     return list(found.values())
 
 
-# Aliases stand before the first table of a file; reading only them keeps look-ups quick.
+# They stand before the first table of a file; reading only them keeps look-ups quick.
 _ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
+_NAME = re.compile(r"^name\s*=\s*\"([^\"\n\\]+)\"", re.MULTILINE)
 
 _MOST_MEANT = 3
 _SHORTEST_PART = 3
@@ -232,7 +238,20 @@ def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
         for alias in _aliases_in(path):
             for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
                 found.setdefault(_normalised(word), name)
+    for name, path in _files(kind, folder).items():  # results show the name that the file sets
+        if shown := _name_in(path):
+            found.setdefault(_normalised(shown), name)
     return found
+
+
+@kept
+def _name_in(path: Path) -> str:
+    """The name that a file sets, empty where it cannot be read."""
+    try:
+        match = _NAME.search(read_text(path))
+    except SpecError:
+        return ""
+    return match.group(1) if match else ""
 
 
 @kept

@@ -18,7 +18,7 @@ from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
 from planner.workloads.given import Said
-from planner.workloads.pinned import PLAN_FILE, PinnedPlan
+from planner.workloads.pinned import PLAN_FILE, PinnedPlan, with_one_length
 
 # A column that the results of one workload alone have.
 _TELLING = {
@@ -28,6 +28,9 @@ _TELLING = {
     "mode": "serve",
 }
 _OF_POOLS = ("mode", "prefill_gpu")
+_GPUS = ("gpu", "prefill_gpu")
+# A column shows whose price it is also where the question names no seller.
+_CHOSEN = ("provider",)
 # What a launch file may leave to the plan beside it.
 _OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
 _HEAD = 2**12
@@ -100,12 +103,20 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
     SpecError, LaunchError
         The file cannot be read, holds no plan, or has no such row.
     """
-    if path.suffix == ".toml" or (path.suffix == ".json" and row is None):
-        if row is not None:
-            raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
+    if path.suffix == ".toml" and row is not None:
+        raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
+    if path.suffix == ".toml" or (row is None and _is_plan(path)):
         return PinnedPlan.read(path)
     found, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
     return _pinned(path, found, manifest)
+
+
+def _is_plan(path: Path) -> bool:
+    """Whether a file is a plan, or one of a search that recommends one; not rows alone."""
+    if path.suffix != ".json":
+        return False
+    table = read_json(path, RESULT)
+    return not isinstance(table, dict) or "recommended" in table or "rows" not in table
 
 
 def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
@@ -146,6 +157,8 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
+    if row.get("feasible") is False:
+        raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
     workload = next((of for column, of in _TELLING.items() if column in row), None)
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
@@ -159,12 +172,14 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     if not isinstance(asked, Mapping):
         raise LaunchError(f"{path}: the answers of its manifest are not a table.")
     answers = {name: value for name, value in asked.items() if name in glossary()}
+    chosen = _CHOSEN if asked else ()
     for name in terms_of(workload, "question"):
-        if row.get(name) not in (None, "") and name not in parameters:
-            answers[name] = row[name]
+        if row.get(name) not in (None, "") and name not in (*parameters, *chosen):
+            answers[name] = _word_of(manifest, name, row[name])
     if not pools:
         answers = {name: value for name, value in answers.items() if name not in _OF_POOLS}
     answers.pop("space", None)
+    answers = with_one_length(answers)
     table = {
         "workload": workload,
         "answers": answers,
@@ -172,6 +187,14 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
         "specs_folder": str(asked.get("specs") or ""),
     }
     return PinnedPlan.from_dict(table, str(path))
+
+
+def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object:
+    """The word that named a spec in the question; what names none stays as it is."""
+    words = manifest.get("words")
+    kind = "gpu" if name in _GPUS else name
+    known = words.get(kind) if isinstance(words, Mapping) else None
+    return known.get(value, value) if isinstance(known, Mapping) else value
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:

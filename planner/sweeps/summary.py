@@ -105,7 +105,7 @@ class Group:
             self.unpriced.add(spot[0])
         self.prices.setdefault((row.get("gpu"), row.get("contract")), row)
         is_solid = not row.get("price_doubts")
-        share = number(row.get("gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
+        share = number(row.get("campaign_gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
         if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
             self.with_work = share, row
         for measure, value in values.items():

@@ -14,7 +14,8 @@ from planner.base.reading import json_of, only_within, read_json, table_of
 from planner.base.records import record
 from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
-from planner.decide.improve import changes_of, recommended_change
+from planner.decide.fitting import MEMORIES
+from planner.decide.improve import allowed, attempts_of, best_changes, recommended_change
 from planner.decide.sizing.envelope import BUDGET, read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
@@ -52,6 +53,7 @@ from planner.show.views.documents import (
     plan_manifest,
 )
 from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
+from planner.show.views.front import marked_rows
 from planner.show.views.imported import (
     beside_blocks,
     change_blocks,
@@ -297,7 +299,7 @@ def _search(asked: Asked) -> Found:
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, result.scaled(result.table)))
+        files.add(result_blocks(plan, marked_rows(plan, result)))
         finish_search(files, plan, result, asked.question.words, {"driver": "exhaustive"})
 
     def drawn(picture: Picture) -> None:
@@ -353,10 +355,12 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     imported: Imported = launch.imported
     plan, found, notes = judged(request)
     row = full_row(found)
-    can_say = imported.target.table.can_say
     defaults = imported.defaults.keys() - asked.question.settings.keys()
-    changes = changes_of(request, plan, found, row, can_say, defaults)
-    best, runs = recommended_change(changes), not found.rejected_by
+    may_be = allowed(request, row, imported.can_say, defaults)
+    best, runs = recommended_change(best_changes(plan, found, may_be)), not found.rejected_by
+    attempts = None
+    if best is None and found.rejected_by in MEMORIES:
+        attempts = attempts_of(plan, found, may_be, imported.target.profiles)
     told = {
         name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
     }
@@ -364,7 +368,14 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         *understood_blocks(imported, is_full=True), said(*notes), *beside_blocks(launch),
     ]  # fmt: skip
     better = [
-        *change_blocks(plan.workload.name, best, row, is_running=runs, fits=fit_probability(row))
+        *change_blocks(
+            plan.workload.name,
+            best,
+            row,
+            is_running=runs,
+            fits=fit_probability(row),
+            attempts=attempts,
+        )
     ]
     sections = [
         Section(title="What would be better", blocks=better),
@@ -376,7 +387,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         page = replace(made.page, sections=[first, *sections, *others])
         return replace(made, page=page, told=told)
     result = result_of(plan, found)
-    needs = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
+    needs = [*misfit_blocks(plan, row)] if found.rejected_by in MEMORIES else []
     page = Page(
         title=str(imported.path.name),
         question=[f"{imported.target.title}, as {imported.path.name} starts it"],

@@ -218,7 +218,7 @@ class Slider:
 
 
 _SHORT = 32
-_MOST_SLIDERS = 10
+_MOST_SLIDERS = 13
 _DOUBLINGS = 3
 _UP = 4
 

@@ -14,7 +14,7 @@ from planner.decide.sizing.envelope import BUDGET
 from planner.decide.sizing.size import SERVICES
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
-from planner.question.inputs import shown
+from planner.question.inputs import full_name, shown
 from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.views.comparison import kinds_named
@@ -113,14 +113,19 @@ class Question:
                 given[name] = text.strip()
         workload = known_workload(given.pop(WORKLOAD, Request.workload).lower())
         known = fields_of(command, workload)
-        for name, text in given.items():
+        fields: dict[str, str] = {}
+        for word, text in given.items():
+            name = _field_name(word, known)
             if name not in known:
-                hint = did_you_mean(name, known)
+                hint = _hint_for(word, known, workload)
                 raise SearchSpaceError(
-                    f"planner {command} --workload {workload} has no {shown(name)}.{hint}"
+                    f"planner {command} --workload {workload} has no {shown(word)}.{hint}"
                 )
+            if name in fields:
+                raise SearchSpaceError(f"{word} gives {name} twice; list its values with commas.")
             _refuse_paths(name, text)
-        ordered = {name: given[name] for name in known if name in given}
+            fields[name] = text
+        ordered = {name: fields[name] for name in known if name in fields}
         return cls(command=command, workload=workload, fields=ordered)
 
     @classmethod
@@ -268,6 +273,30 @@ class Question:
             A value is not what its name takes.
         """
         return make_request(self.asked(specs), said=option_of)
+
+
+def _field_name(word: str, known: Mapping[str, Term | None]) -> str:
+    """The field that a word names: itself, or its option on the command line.
+
+    >>> known = fields_of("search", "serve")
+    >>> [_field_name(word, known) for word in ("input-tokens", "gpus", "ttft", "set")]
+    ['input_tokens', 'num_gpus', 'time_to_first_token', 'settings']
+    """
+    if word in known:
+        return word
+    option = "--" + word.strip().lstrip("-").replace("_", "-")
+    by_option = {option_of(name): name for name in known}
+    terms = {name: term for name, term in known.items() if term is not None}
+    return by_option.get(option) or full_name(word, terms)
+
+
+def _hint_for(word: str, known: Mapping[str, Term | None], workload: str) -> str:
+    """How a word that is no field is written instead; empty where nothing is near."""
+    parameters = terms_of(workload, "parameter")
+    name = full_name(word, parameters)
+    if name in parameters and SETTINGS in known:
+        return f" It is a parameter: give {SETTINGS}={{{name!r}: ...}}."
+    return did_you_mean(word, known)
 
 
 def prices_csv(text: str) -> str:

@@ -45,10 +45,11 @@ _SAYS = (
 )
 
 
+_REQUIRED = ["manifest"]
 _ROW = {"type": ["object", "null"], "description": "one plan: columns as in rows"}
 _ANSWER: dict[str, object] = {
     "type": "object",
-    "required": ["manifest"],
+    "required": _REQUIRED,
     "properties": {
         "manifest": {
             "type": "object",
@@ -194,11 +195,34 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     if isinstance(rows, list) and len(rows) > most:
         text += f"\n{len(rows) - most} of {len(rows)} rows are left out: ask with {MOST_ROWS}."
         found["rows"] = rows[:most]
-    parts = [part for part in found if part != "rows" and len(json.dumps(found[part])) > _LONG]
-    if parts and not is_full:
-        text += f"\nLong parts are left out: {', '.join(parts)}; ask with {FULL}."
-        found = {part: one for part, one in found.items() if part not in parts}
+    if not is_full:
+        found, parts = _without_long_parts(found)
+        if parts:
+            text += f"\nLong parts are left out: {', '.join(parts)}; ask with {FULL}."
     return _result(text, found)
+
+
+def _without_long_parts(found: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
+    """An answer without its long parts, and their names; of objects without the longest entries."""
+    kept: dict[str, object] = {}
+    left_out: list[str] = []
+    for part, value in found.items():
+        entries = dict(value) if isinstance(value, Mapping) else {}
+        sizes = {name: len(json.dumps(one)) for name, one in entries.items()}
+        size = sum(sizes.values()) if entries else len(json.dumps(value))
+        if part == "rows" or size <= _LONG:
+            kept[part] = value
+            continue
+        left_out += [] if entries else [part]
+        for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+            if size <= _LONG:
+                break
+            size -= sizes[name]
+            left_out.append(f"{part}.{name}")
+            del entries[name]
+        if entries or part in _REQUIRED:
+            kept[part] = entries
+    return kept, left_out
 
 
 def _result(text: str, found: object) -> types.CallToolResult:

@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from planner.base.enums import TemplateKind
-from planner.base.reading import RESULT, csv_of, read_text
+from planner.base.reading import RESULT, csv_of, read_text, repeated_names
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SpecError, did_you_mean
@@ -311,7 +311,7 @@ def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
         if name not in header:
             hint = did_you_mean(name, set(header) - schema.known)
             yield f"1: the column {name} is missing.{hint}"
-    for name in sorted({name for name in header if header.count(name) > 1}):
+    for name in repeated_names(header):
         yield f"1: the column {name!r}: given twice."
 
 

@@ -298,6 +298,7 @@ class Workload:
     advice_rows : configurations that may be judged to find out what would help
     fitted : a scene with what its GPUs and its profile decide of the question
     usual : of a scene, what its profile does by default, where that is told
+    unset : of a source, values that differ from plain ones where nothing sets them
     differs : of a scene, what was chosen of the question by its GPUs and its profile
     others : of a source and a row, settings that are worth trying instead, by what they change
     other_gpus : questions that name further GPUs
@@ -332,6 +333,7 @@ class Workload:
     advice_rows: int = 1_500_000
     fitted: Callable[[Scene], Scene] = lambda scene: scene
     usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
+    unset: Callable[[Source], Mapping[str, Value]] = lambda _: {}
     differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
     others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()

@@ -557,13 +557,14 @@ def memory_columns(
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
     with np.errstate(divide="ignore", invalid="ignore"):
         held = sequence_bytes(setting, c, longest)
-        at_once = np.where(held > 0, size / held, np.nan)
+        # Engines print whole tokens, and how many of the longest requests they hold.
+        tokens = np.where(held > 0, np.floor(size / held * longest), np.nan)
+        at_once = tokens / longest
     parts = {
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
         for part in SERVING_MEMORY_PARTS
     }
-    most, tokens = counts(memory.most_sequences, shape), np.floor(at_once * longest)
-    cache: list[Column] = [most]
+    cache: list[Column] = [counts(memory.most_sequences, shape)]
     cache += (floats(each, shape) for each in (size / GIB, tokens, at_once))
     return {
         "peak_memory_gib": floats(memory.total / GIB, shape),

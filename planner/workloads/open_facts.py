@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base import text
+from planner.base.enums import AdapterKind
 from planner.base.records import record
 from planner.configurations.table import word
 from planner.optimize.problem import Constraint, is_unknown
@@ -79,6 +80,9 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
     """
     cluster = chosen.source.setting.machine.cluster
     num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
+    replica_gpus = getattr(chosen.candidates.configurations, "replica_gpus", None)
+    if replica_gpus is not None and chosen.source.mesh is not None:
+        num_gpus = float(np.max(replica_gpus))  # replicas that do all send each other nothing
     if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
         return []
     rate = cluster.scale_out.bandwidth
@@ -98,8 +102,15 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
 
 
 def open_training(chosen: Chosen) -> list[OpenFact]:
-    """What a training plan assumes: network, number format, recomputation."""
-    return [*open_network(chosen), *_open_parameters(chosen, ("precision", "recompute"))]
+    """What a training plan assumes: network, number format, recomputation.
+
+    A value that the framework's program has by default is none of these.
+    """
+    setting = chosen.source.setting
+    is_quantized = setting.workload.adapter is AdapterKind.QLORA
+    defaults = setting.framework.defaults.values(is_quantized=is_quantized)
+    names = [name for name in ("precision", "recompute") if name not in defaults]
+    return [*open_network(chosen), *_open_parameters(chosen, names)]
 
 
 def open_serving(chosen: Chosen) -> list[OpenFact]:

@@ -16,7 +16,7 @@ from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import read, shown
 from planner.question.request import ALL, PlanRequest, Request
-from planner.question.terms import Term, plain_values, terms_of
+from planner.question.terms import Term, plain_values, terms_about, terms_of
 from planner.workloads.given import make_request
 from planner.workloads.plan import Plan
 from planner.workloads.registry import workload_names
@@ -27,6 +27,7 @@ PLAN_FILE = "plan.toml"
 _HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
+_TOKENS = "total_tokens"
 
 
 @record(kw_only=True)
@@ -177,13 +178,18 @@ def answers_of(plan: Plan, row: Row) -> dict[str, Value]:
         is_choice = given in (None, ALL) or isinstance(given, tuple | list)
         if name != _WHOLE_SPACE:
             answers[name] = made if is_choice or name == profile else given
-    if answers.get("num_samples") or answers.get("max_steps"):  # they say the tokens
-        answers["total_tokens"] = None
+    answers = with_one_length(answers)
     if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
         answers["prefill_gpu"] = plan.request.prefill_gpu
     if row.get("prefill_gpu") is None:
         answers.update({name: None for name in _OF_POOLS if name in answers})
     return answers
+
+
+def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
+    """Answers without the tokens of a run where its steps or samples say how long it is."""
+    has_others = any(answers.get(name) for name in terms_about("run_length") if name != _TOKENS)
+    return {name: one for name, one in answers.items() if name != _TOKENS or not has_others}
 
 
 def asked_of(request: Request) -> dict[str, Value]:
@@ -198,17 +204,24 @@ def asked_of(request: Request) -> dict[str, Value]:
     return answers
 
 
-def settings_of(workload: str, row: Row) -> dict[str, Value]:
+def settings_of(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
     """The parameters of a row that are set by name, without those at their plain values.
 
     Experts have the type of the other matrices, and prefill workers the plain names' values, where
-    they have no other.
+    they have no other. ``usual`` are values of its framework in place of plain ones, which hold
+    together.
     """
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
         if not term.is_asked and row[name] != term.plain
     }
+    if usual:
+        is_usual = all(row[name] == value for name, value in usual.items())
+        for name in usual:
+            settings.pop(name, None)
+            if not is_usual:
+                settings[name] = row[name]
     if settings.get("expert_quantization") == settings.get("quantization"):
         settings.pop("expert_quantization", None)
     if row.get("prefill_gpu") is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
+from planner.base.text import gibibytes
 from planner.base.training_names import TrainingObjective
 from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
@@ -37,6 +38,7 @@ from planner.specs.price import (
 )
 from planner.specs.price import Figure as Owned
 from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
+from planner.workloads.network import with_network
 from planner.workloads.open_facts import Notes
 
 _LARGEST_PUE = 10.0
@@ -325,9 +327,9 @@ def read_place(
     if request.workload == "train" and not request.at_shares:
         _note_kernels(spec, gpu or spec.name, notes)
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
-    cluster = with_nodes(cluster, request.gpus_per_node)
+    cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
     if "cluster" in notes.defaults:
-        notes.defaults["cluster"] = _own_links(cluster)
+        notes.defaults["cluster"] = _own_links(cluster, request.network)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
     if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
@@ -449,11 +451,12 @@ def hardware(
     return gpu.spec, cluster
 
 
-def _own_links(cluster: ClusterSpec) -> str:
-    """What is said of a cluster that nobody named."""
+def _own_links(cluster: ClusterSpec, network: str | None = None) -> str:
+    """The nodes and the network of a cluster that nobody named."""
+    origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
         f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
-        "per GPU between them (the GPU's own links)"
+        f"per GPU between them ({origin})"
     )
 
 
@@ -466,13 +469,18 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
         It is none.
     """
     if given is not None:
+        if gpu.unified_memory:
+            raise SearchSpaceError(
+                f"{gpu.name} and its host have one memory of {gibibytes(gpu.memory_capacity)}: "
+                "leave out --host-memory."
+            )
         if not 0 < given < _MOST_HOST_MEMORY:
             raise SearchSpaceError(
                 "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
             )
         return replace(cluster, host_memory=given)
     known = gpu.host.memory_per_gpu if gpu.host is not None else None
-    if cluster.host_memory or cluster.host_memory_per_gpu or known:
+    if cluster.host_memory or cluster.host_memory_per_gpu or known or gpu.unified_memory:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
 

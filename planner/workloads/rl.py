@@ -68,7 +68,13 @@ from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
 from planner.workloads.serving_space import limited, with_options
-from planner.workloads.training import mesh_of, timed_training
+from planner.workloads.training import (
+    default_notes,
+    framework_defaults,
+    mesh_of,
+    source_defaults,
+    timed_training,
+)
 from planner.workloads.training_question import (
     adapter_answers,
     adapter_fields,
@@ -222,6 +228,7 @@ def _sources(scene: Scene) -> list[Source]:
     )
     batch = question.request.global_batch_size or question.work.samples
     settings = {"global_batch_size": batch, **question.request.settings}
+    settings |= framework_defaults(scene, question.work)
     return [
         RlSource(
             setting=setting,
@@ -238,11 +245,14 @@ def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
     given = scene.question.request.engine or rollouts.engine
     if not isinstance(given, str):
         raise SearchSpaceError("One engine generates the answers: name one with --engine.")
-    if given not in known:
+    catalogue = scene.place.machine.catalogue
+    by_name = {catalogue.load_engine(word).spec.name: word for word in known}
+    word = by_name.get(given, given)
+    if word not in known:
         raise SearchSpaceError(
             f"{framework} does not generate with {given}: it has {' and '.join(known)}."
         )
-    return given
+    return word
 
 
 def generating(engine: EngineProfile, rollouts: Rollouts) -> EngineProfile:
@@ -535,6 +545,8 @@ RL = Workload(
     objectives=lambda _: ("step_time", "memory_headroom"),
     ideal=ideal_framework,
     settled=_settled,
+    usual=default_notes,
+    unset=source_defaults,
     once=judged_once,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=_suits,

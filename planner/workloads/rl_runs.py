@@ -99,6 +99,7 @@ class RlSource(Source):
             for name in terms_of("rl", "question").keys() - Adapted.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
+        told["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
         return {**told, **failures, **self.site.columns, **self.site.grounds}
 
@@ -226,6 +227,11 @@ class RlRuns(Candidates):
 
     @property
     def gpu_hours(self) -> FloatArray:
+        """GPU-seconds of the steps alone."""
+        return self.time_to_train * self.num_gpus
+
+    @property
+    def campaign_gpu_hours(self) -> FloatArray:
         """GPU-seconds of all of the calendar time."""
         return self.calendar_time * self.num_gpus
 

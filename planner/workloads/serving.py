@@ -49,6 +49,7 @@ from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
     SINGLE,
     ask_serving,
+    caches_activations,
     draft_of,
     on_gpus,
     serving_mesh,
@@ -418,6 +419,11 @@ def _beside(scene: Scene) -> Place:
 def _setting(scene: Scene, place: Place) -> ServingSetting:
     question = scene.question
     kept, has = question.work.host_cache, place.machine.host_memory
+    if kept and place.machine.gpu.unified_memory:
+        raise SearchSpaceError(
+            f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
+            "leave out --host-cache."
+        )
     if kept > has:
         raise SearchSpaceError(
             f"--host-cache {gibibytes(kept)} is more than the host memory of a GPU, "
@@ -453,6 +459,7 @@ def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfi
         counts=question.counts or None,
         model=question.model,
         engine=_engine(scene, scene.place),
+        caches_activations=caches_activations(question.request),
     )
 
 

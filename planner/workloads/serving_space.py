@@ -10,6 +10,7 @@ import numpy as np
 
 from planner.base.enums import (
     AdapterTargets,
+    CacheType,
     Quantization,
 )
 from planner.base.training_names import served_targets
@@ -66,10 +67,12 @@ def serving_mesh(
     counts: Sequence[int] | None,
     model: ModelSpec,
     engine: EngineProfile,
+    caches_activations: bool = False,
 ) -> OpenMesh[ServingConfigurations]:
     """All combinations of the space's values, narrowed by ``settings``.
 
     Without ``counts`` of GPUs every configuration is one replica on its own GPUs.
+    ``caches_activations``: the cache has the format of the activations, where none is specified.
 
     Raises
     ------
@@ -101,12 +104,16 @@ def serving_mesh(
         if len(table["concurrency"]) > 1 and useful:
             table["concurrency"] = sorted({*useful, min(most, max(table["concurrency"]))})
     alone = {name: factor(ServingConfigurations, name, table[name]) for name in _ALONE}
+    types = _quantizations(space, settings, model, model.num_experts > 0)
+    if caches_activations and "kv_cache" not in {*space.parameters, *settings}:
+        del alone["kv_cache"]
+        types["kv_cache"] = np.asarray([_cache_of(code) for code in types["quantization"]])
     return OpenMesh(
         kind=ServingConfigurations,
         axes=[
             [_layouts(table, values["expert_parallel"], counts, model.num_experts > 0)],
-            [_quantizations(space, settings, model, model.num_experts > 0)],
-            [alone[name] for name in _CACHE],
+            [types],
+            [alone[name] for name in _CACHE if name in alone],
             [alone["max_num_batched_tokens"]],
             [alone["concurrency"]],
         ],
@@ -170,6 +177,39 @@ def _quantizations(
         pairs = [(code, expert) for code in others for expert in own]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
+
+
+# Of formats whose name says the bits of activations, which are integers.
+_CACHES = {
+    Quantization.W8A8: CacheType.INT8,
+    Quantization.W4A8: CacheType.INT8,
+    Quantization.W4A4: CacheType.INT4,
+}
+
+
+def _cache_of(quantization: int) -> CacheType:
+    """The cache of as many bits as activations have."""
+    return _CACHES.get(Quantization(quantization), CacheType.BF16)
+
+
+def caches_activations(request: Request) -> bool:
+    """Whether the cache has the format of the activations, as in the roofline of llm-analysis.
+
+    Engines have 16 bit where no other format is specified: so it is where one is named.
+    """
+    return request.at_shares and request.engine is None
+
+
+def _cache_note(request: Request) -> Mapping[str, str]:
+    """The format of the cache that a roofline assumes for a quantization of activations."""
+    words = request.settings.get("quantization")
+    if not isinstance(words, str) or not caches_activations(request):
+        return {}
+    word = Quantization.meant(words)
+    cache = {code.word: found.word for code, found in _CACHES.items()}.get(word)
+    if cache is None or request.space != SINGLE or "kv_cache" in request.settings:
+        return {}
+    return {"kv_cache": f"{cache} (as many bits as the activations of {word}, at a roofline)"}
 
 
 _PUBLISHED_TYPES = ("quantization", "expert_quantization")
@@ -300,6 +340,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
         is_copy = notes.catalogue.copied_from(str(request.model))
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{words_of(model)} ({source})"
+    notes.defaults |= _cache_note(request)
     return Question(
         request=request,
         model=model,

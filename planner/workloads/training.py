@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
@@ -39,17 +40,19 @@ from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.kernel_work import rates
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flat_step import TENSOR_PARALLEL
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.estimators.training.operators import StepTime
 from planner.estimators.training.share import Setting
 from planner.optimize.source import Candidates, Source
-from planner.question.request import Request
+from planner.question.request import PlanRequest, Request
 from planner.question.terms import terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.specs.workload import TrainingWorkload
+from planner.specs.workload import Adapted, TrainingWorkload
 from planner.workloads.base import (
     ALL_MODULES,
     Scene,
@@ -80,10 +83,28 @@ from planner.workloads.training_runs import TrainingRuns, TrainingSource
 
 
 def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
-    """The one step of a run; none where its time is a flat share of the peak."""
-    if not isinstance(runs, TrainingRuns) or runs.estimate.is_flat:
+    """The one step of a run."""
+    if not isinstance(runs, TrainingRuns):
         return {}
+    if runs.estimate.is_flat:
+        parts = merged(_flat_parts(runs.estimate))
+        return {"step": TimedStep(seconds=first(runs.step_time), parts=parts)}
     return {"step": timed_training(runs.estimate.time)}
+
+
+def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
+    """The modules of a step of a specified efficiency; communication with the work behind it."""
+    works = [
+        work
+        for operator, _ in estimate.time.operator_times()
+        if operator.part == TENSOR_PARALLEL
+        for work in operator.works
+    ]
+    for name, seconds in estimate.flat_modules.items():
+        terms = {term: first(value) for term, value in seconds.items()}
+        is_sent = name == TENSOR_PARALLEL
+        part = TENSOR_PARALLEL if is_sent else "flops_efficiency"
+        yield TimedPart.of(name, name, terms, works if is_sent else (), part=part)
 
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
@@ -141,7 +162,7 @@ def usual_software(scene: Scene) -> dict[str, str]:
     """What a framework does by default where it could do something that changes the answer."""
     said = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
-    told = {}
+    told = default_notes(scene)
     best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
     if _KERNEL not in said and best is not None:
         own = _OF_CLASS[profile.execution.attention_kernels]
@@ -252,6 +273,7 @@ def _sources(scene: Scene) -> list[Source]:
     precision = published_precision(question.request, question.model, work.training_objective)
     if precision is not None and has_precision(place.machine.gpu, precision):
         settings = {**settings, "precision": [precision]}
+    settings = {**settings, **framework_defaults(scene, work)}
     mesh = mesh_of(
         scene.space,
         settings,
@@ -277,6 +299,56 @@ def _sources(scene: Scene) -> list[Source]:
             flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
         )
     ]
+
+
+def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
+    """Values that the framework's program has where neither a space nor the user sets them.
+
+    A file sets everything: what it leaves out was read as its program does. They hold together:
+    none does where one of them is set to something else.
+    """
+    request = scene.question.request
+    if isinstance(request, PlanRequest):
+        return {}
+    said = {**scene.space.parameters, **request.settings}
+    values = default_values(scene.profile, work)
+    tensor, context = (
+        checked(name, listed(request.settings.get(name, 1), {}))
+        for name in ("tensor_parallel", "context_parallel")
+    )
+    if min(tensor) == 1:
+        values.pop("sequence_parallel", None)
+    if max(context) > 1:  # as the rule of split sequences asks for
+        values.pop("flash_attention", None)
+    is_other = any(
+        checked(name, listed(said[name], {})) != checked(name, [value])
+        for name, value in values.items()
+        if name in said
+    )
+    return {} if is_other else {n: value for n, value in values.items() if n not in said}
+
+
+def default_notes(scene: Scene) -> dict[str, str]:
+    """Those values in words."""
+    values = framework_defaults(scene, scene.question.work)
+    name, request = scene.profile.name, scene.question.request
+    notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    said = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    stage = scene.profile.default_zero_stage
+    if is_open and stage and max(scene.question.counts) > 1:
+        notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
+    return notes
+
+
+def default_values(profile: FrameworkProfile, work: Adapted) -> dict[str, Value]:
+    """Values of its program where nothing sets them, as far as they are no plain values."""
+    return {**profile.defaults.values(is_quantized=work.adapter is AdapterKind.QLORA)}
+
+
+def source_defaults(source: Any) -> dict[str, Value]:
+    """The same of the framework and the run of a source."""
+    return default_values(source.setting.framework, source.setting.workload)
 
 
 def mesh_of(
@@ -495,6 +567,7 @@ TRAIN = Workload(
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: _suits(question.work, framework),
     usual=usual_software,
+    unset=source_defaults,
     others=other_software,
     open_facts=open_training,
     weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),

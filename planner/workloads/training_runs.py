@@ -132,9 +132,10 @@ class TrainingSource(Source):
 
     @property
     def asked(self) -> Mapping[str, Value]:
-        """The tokens, and what a GPU costs."""
+        """The tokens, what training minimizes, and what a GPU costs."""
         work = self.setting.workload
-        amount = {name: getattr(work, name) for name in terms_about("amount")}
+        amount: dict[str, Value] = {name: getattr(work, name) for name in terms_about("amount")}
+        amount["training_objective"] = str(work.training_objective)
         failures = {"reliability": self.site.reliability.name}
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
@@ -315,7 +316,12 @@ class TrainingRuns(Candidates):
 
     @property
     def gpu_hours(self) -> FloatArray:
-        """GPU-seconds of the run, interruptions and spares included."""
+        """GPU-seconds of the computation alone."""
+        return self.time_to_train * self.num_gpus
+
+    @property
+    def campaign_gpu_hours(self) -> FloatArray:
+        """GPU-seconds of the calendar time: interruptions, reruns and spare GPUs included."""
         return self.run.gpu_seconds
 
     @property

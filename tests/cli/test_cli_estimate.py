@@ -67,11 +67,14 @@ def test_every_kind_of_model_has_operators_that_add_up(planner, model):
     assert total == pytest.approx(document["rows"][0]["step_time_s"], rel=1e-9)
 
 
-def test_a_flat_efficiency_shows_no_operators(planner):
+def test_a_specified_efficiency_shows_modules_and_no_operators(planner):
     ran = planner(*TRAINING, "--flops-efficiency", "0.5")
     assert ran.exit_code == 0
     assert "as long as their FLOPs take" in " ".join(ran.out.split())
     assert "by operator" not in ran.out
+    modules = ran.out[ran.out.index("Time of a step by module") :]
+    for name in ("attention", "feed forward", "embedding and logits", "tensor parallel"):
+        assert f"\n{name}  " in modules
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp8", "bf16,fp8"])
@@ -87,3 +90,12 @@ def test_an_achieved_rate_is_reached_in_any_precision(planner, precision):
 
 def test_the_ideal_is_said(planner):
     assert "Ideal: every efficiency is 1" in planner(*TRAINING, "--ideal").out
+
+
+def test_the_hours_of_the_computation_come_before_those_of_the_campaign(planner):
+    """llm-analysis has 1,015,701 GPU-hours for this run; restarts and spare GPUs come on top."""
+    out = planner(*TRAINING[:-1], "recompute=selective", "--flops-efficiency", "0.5").out
+    run = out[out.index("A run of 1.4 trillion tokens") :]
+    shown = [line.split("  ")[0] for line in run.splitlines()]
+    assert "GPU-hours      1,012,728\n" in run
+    assert shown.index("GPU-hours") < shown.index("calendar time") < shown.index("campaign")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -110,3 +111,20 @@ def test_an_impossible_estimate_names_the_rule(planner):
     assert ran.exit_code == 4
     assert "must divide the number of GPUs" in ran.err
     assert ran.out == ""
+
+
+def test_json_has_the_memory_of_a_plan_that_does_not_fit(planner, tmp_path):
+    # Before, programs got no file and could not tell how much memory is missing.
+    script = tmp_path / "run.sh"
+    script.write_text("vllm serve meta-llama/Llama-3.1-70B-Instruct\n")
+    questions = {
+        "flags": ("--model", "llama-65b", "--gpus", "8"),
+        "file": ("--from", str(script), "--gpu", "h100", "--gpus", "1"),
+    }
+    for name, question in questions.items():
+        path = tmp_path / f"{name}.json"
+        assert planner("estimate", *question, "--json", str(path), "--quiet").exit_code == 4
+        row = json.loads(path.read_text())["rows"][0]
+        assert row["rejected_by"] == "out_of_memory"
+        assert row["peak_memory_gib"] > 80
+        assert row["fit_probability"] < 0.01

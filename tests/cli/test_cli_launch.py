@@ -228,8 +228,7 @@ def test_a_plan_that_fits_in_the_other_framework_alone_is_written(planner, tmp_p
     asked = ("--from", file, "--model", "llama-3.1-8b", "--gpu", "h100")
     own = planner("estimate", *asked)
     assert own.exit_code == 4
-    assert "No change of 1 to 3 settings fits." in own.out
-    assert "Another plan fits, as DeepSpeed: as it is" in " ".join(own.out.split())
+    assert "offload optimizer_weights instead of none" in " ".join(own.out.split())
     done = planner("launch", "torchtitan", *asked, "--output", tmp_path / "titan")
     assert done.exit_code == 0
     assert (tmp_path / "titan" / "train.sh").exists()

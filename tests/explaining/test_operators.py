@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from rows import each
 
 import planner
 from planner.cli.complete import OPERATORS
@@ -231,3 +232,27 @@ def test_more_gpus_than_a_cluster_has_are_refused():
 
 def test_the_words_that_a_shell_completes_are_the_kinds():
     assert (*KINDS,) == OPERATORS
+
+
+@each(
+    "gpu, rates",
+    [
+        ("a100", (24e9, 26e9)),  # arXiv:2203.04910: 25 of the 32 GB/s of PCIe 4.0 x16
+        ("v100", (12e9, 13e9)),  # ZaidQureshi/bam issue 54: 12 of 16
+        ("h100", (48e9, 56e9)),  # NVIDIA/nvbandwidth issue 24: 52.8 of 64
+    ],
+)
+def test_a_copy_from_the_host_has_a_start_and_a_share_of_its_link(gpu, rates):
+    found = planner.operators("host-copy", gpu=gpu, num_bytes=[4096, 2**30])
+    small, large = found.columns["time_s"]
+    assert 5e-6 < small < 10e-6  # ROCm/hip issue 3809: 6 us of rocm-bandwidth-test
+    assert rates[0] < 2**30 / large < rates[1]
+    assert [*found.columns["bound"]] == ["latency", "host"]
+
+
+def test_copies_of_a_framework_reach_what_was_measured_of_it():
+    own, of_framework = (
+        planner.operators("host-copy", gpu="a100", num_bytes=2**30, **more).columns["time_s"][0]
+        for more in ({}, {"framework": "deepspeed"})
+    )
+    assert own < of_framework < 1.1 * own

@@ -240,11 +240,6 @@ def test_formulas_say_what_they_cite():
     assert set(UNITS) >= {"flops", "num_bytes", "volume", "latency"}
 
 
-def test_a_flat_share_of_the_peak_explains_no_operator():
-    found = planner.estimate(**LLAMA, flops_efficiency=0.5)
-    assert explained_steps(found.plan, found) == []
-
-
 def test_a_wider_group_pays_more_for_the_network():
     plan, found = estimated("llama")
     machine = found.source.setting.machine

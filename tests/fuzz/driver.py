@@ -116,7 +116,7 @@ class Driver:
         _forget_peak()
         before, started = _peak(), time.process_time()
         try:
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _bounded():
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), bounded():
                 code = run([*words, "--debug"])
         except TooLong:
             return f"more than {CPU_SECONDS} s of processor time\n{err.getvalue()[-2000:]}"
@@ -235,7 +235,7 @@ def _options() -> list[str]:
 
 
 @contextlib.contextmanager
-def _bounded() -> Iterator[None]:
+def bounded(seconds: float = CPU_SECONDS) -> Iterator[None]:
     """At most so much processor time and address space."""
 
     def end(*_: object) -> None:
@@ -245,7 +245,7 @@ def _bounded() -> Iterator[None]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     before = signal.signal(signal.SIGPROF, end)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _ADDRESS_SPACE, hard))
-    signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
@@ -267,4 +267,4 @@ def _peak() -> int:
     return 0
 
 
-__all__ = ["CODES", "NAMES", "Driver", "Input", "Seed", "changed"]
+__all__ = ["CODES", "NAMES", "Driver", "Input", "Seed", "TooLong", "bounded", "changed"]

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.decide.improve import SURE, another_plan, best_changes, recommended_change
+from planner.decide.improve import another_plan, best_changes, recommended_change
+from planner.decide.near import SURE
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of
 from planner.workloads.pinned import settings_of
@@ -139,7 +140,11 @@ def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
 
 
 @pytest.mark.parametrize("profiles", [(), ("deepspeed", "hf-trainer-bf16")])
-def test_where_no_change_fits_another_framework_may(profiles: tuple[str, ...]) -> None:
+def test_where_no_change_fits_another_framework_may(
+    profiles: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("planner.decide.improve.relief_values", lambda *_: {})
+    monkeypatch.setattr("planner.decide.fitting.relief_values", lambda *_: {})
     request = Request(
         model="qwen3-8b", gpu="h100", num_gpus=8, framework="hf-trainer-bf16",
         sequence_length=65_536, global_batch_size=8,

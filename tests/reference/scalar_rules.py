@@ -174,7 +174,7 @@ def _options(world: World, c: Layout) -> set[str]:
         fp8_attention=c.fp8_attention and not usable,
         paged_optimizer=c.paged_optimizer and _unpaged(world, c),
         optimizer_in_backward=c.optimizer_in_backward
-        and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or c.offload != "none"),
+        and (c.num_micro_batches > 1 or c.pipeline_parallel > 1 or "optimizer" in c.offload),
     )
 
 

@@ -206,20 +206,26 @@ def answers(world: ServingWorld, c: Replica) -> Answers:
     )
 
 
+def most_varied(world: ServingWorld, served: Answers) -> float:
+    """What is left of the first token beside what all requests take."""
+    mean = served.first - served.burst - served.line.mean
+    return max(mean - world.execution.request_overhead, 0.0)
+
+
 def first_token_within(world: ServingWorld, served: Answers, share: float) -> float:
     """What all wait alike, a gamma variable of the rest, and the wait for a place."""
     varied = served.costs.prefill if served.demand.variation > 0 else 0.0
     mean = served.first - served.burst - served.line.mean
-    rest = min(served.met.wait + varied, max(mean - world.execution.request_overhead, 0.0))
-    rest = max(rest, 0.0)
-    variance = scalar_waits.first_variance(served.demand, served.met)
+    most = most_varied(world, served)
+    waited = min(served.met.wait, most)
+    rest = min(waited + varied, most)
+    variance = scalar_waits.first_variance(served.demand, served.met, waited)
     bulk = mean - rest + scalar_waits.gamma_within(share, rest, variance)
+    bulk += served.line.within(share)
     if served.together > 1 - share:
         before = 1 - (1 - share) / served.together
         middle = served.burst / served.together
         bulk = max(bulk, mean + middle + served.spread * (2 * before - 1))
-    if served.line.within(share) > 0:
-        bulk = max(bulk, mean + served.line.within(share))
     places = scalar_waits.place_within(served.met, share)
     return max(bulk, mean + places) if places > 0 else bulk
 
@@ -250,7 +256,8 @@ def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
     answer = max(world.workload.output_tokens - 1, 0) * served.per_token
     spread = sum(_token_variances(world, served)) / served.per_token**2
     lengths = world.workload.output_variation**2
-    variance = scalar_waits.first_variance(served.demand, served.met)
+    waited = min(served.met.wait, most_varied(world, served))
+    variance = scalar_waits.first_variance(served.demand, served.met, waited)
     variance += answer**2 * (lengths + spread) + served.line.variance
     bulk = scalar_waits.lognormal_within(share, served.first + answer, variance)
     return bulk + scalar_waits.place_within(served.met, share)

@@ -133,7 +133,7 @@ def meets(demand: Demand, rate: float, decoding: float) -> Met:
         time = noise(load) / (most - rate) if most > rate else inf
     else:
         chance = min(others, 1.0)
-        if d.per_step >= 1:
+        if d.per_step >= 1 or not d.mixes:
             wait = met / 2 + before + after
         wait = min(wait, step + others * (d.prompt + step / d.per_step))
     own = d.prompt + before + after + beside
@@ -167,13 +167,16 @@ def place_within(met: Met, share: float) -> float:
     return log(met.place_share / (1 - share)) * met.place_time
 
 
-def first_variance(demand: Demand, met: Met) -> float:
+def first_variance(demand: Demand, met: Met, waited: float) -> float:
     """The step, the time in it, the prompts of others, the own prompt."""
     load, s, c = met.load, demand.prompt, demand.variation
     total = (0.5 + load) ** 2 * met.met_variance
     total += (met.met_variance + met.met**2) / 12 + load * met.met * s * (1 + c * c)
-    longer = met.wait / max((0.5 + load) * met.met, 1e-300)
-    return total * longer * max(longer, 1) + (s * c) ** 2
+    longer = waited / max((0.5 + load) * met.met, 1e-300)
+    queued = total * longer * max(longer, 1)
+    if longer > 1:
+        queued = min(queued, waited**2 * (2 / min(max(load, 1e-6), 1.0) - 1))
+    return queued + (s * c) ** 2
 
 
 def step_variance(demand: Demand, step: float, load: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from planner.decide.explaining.against import Term
-from planner.decide.improve import Change
+from planner.decide.near import Change
 from planner.show.views.explanation import against_lines
 from planner.show.views.imported import change_text
 

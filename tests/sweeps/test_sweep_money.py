@@ -56,12 +56,12 @@ def test_solid_winners_stand_alone() -> None:
 
 def test_what_other_work_in_a_term_would_change_is_said() -> None:
     signed = {
-        "contract": "reserved-1y", "price_doubts": "", "gpu_hours": 80.0,
+        "contract": "reserved-1y", "price_doubts": "", "campaign_gpu_hours": 80.0,
         "price_per_gpu_hour_usd": 1.5, "signed_gpu_hours": 8 * 8760.0,
         "unused_gpu_hours": 8 * 8760.0 - 80, "outlay_usd": 8 * 8760 * 1.5,
         "contract_term_days": 365.0, "calendar_time_days": 80 / 8 / 24,
     }  # fmt: skip
-    hourly = {"contract": "on-demand", "price_doubts": "", "gpu_hours": 80.0}
+    hourly = {"contract": "on-demand", "price_doubts": "", "campaign_gpu_hours": 80.0}
     rows = (
         row_of(0, "a100", 8, 240.0, 2.0, **hourly, price_per_gpu_hour_usd=3.0),
         row_of(1, "b200", 8, 8 * 8760 * 1.5, 1.9, **signed),

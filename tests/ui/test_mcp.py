@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from planner.question.terms import terms_of
+from planner.specs.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -34,6 +35,33 @@ def asked(use: Callable[[Client], Coroutine[Any, Any, Any]], *options: str) -> A
     # Tests in a browser leave a loop running in this thread.
     with ThreadPoolExecutor(max_workers=1) as thread:
         return thread.submit(asyncio.run, ask()).result()
+
+
+def in_process(pool: Any, calls: Mapping[str, Mapping[str, object]]) -> dict[str, Any]:
+    """Answers of the tools of a pool to a client that holds each to the schema of its tool."""
+    from mcp import Client
+
+    from planner.ui.tools import make_server
+
+    async def ask() -> dict[str, Any]:
+        async with Client(make_server(pool), read_timeout_seconds=120) as client:
+            await client.list_tools()  # with the schemas that it checks answers by
+            return {
+                word: await client.call_tool(word, dict(given)) for word, given in calls.items()
+            }
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(asyncio.run, ask()).result()
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Any]:
+    from planner.ui.guard import Limits
+    from planner.ui.pool import Pool
+
+    made = Pool(Limits(workers=1, seconds=600))
+    yield made
+    made.close()
 
 
 def text_of(result: Any) -> str:
@@ -107,6 +135,66 @@ def test_a_search_answers_with_the_object_and_the_sentence(found: dict[str, Any]
     assert len(str(result.structured_content)) < 40_000
     assert "comparisons" in found["full"].structured_content
     assert found["estimate"].structured_content["rows"][0]["tensor_parallel"] == 8
+
+
+def one_of_each_tool(gpu: str) -> dict[str, dict[str, object]]:
+    """A question for each tool, about a GPU."""
+    served = {"workload": "serve", "model": "llama-3.2-1b", "gpu": gpu}
+    one = {**served, "num_gpus": 1, "settings": {"concurrency": 2}}
+    return {
+        "search": {"model": "llama-3.2-1b", "gpu": gpu, "num_gpus": 8},
+        "estimate": one,
+        "size": {**served, "request_rate": 0.1, "constraints": {"time_to_first_token": "60s"}},
+        "compare": {"things": [gpu, "a100-sxm-80gb"], "model": "llama-3.2-1b"},
+        "explain": one,
+        "max-batch": {**one, "settings": {}},
+    }
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("gpu", Catalogue(None).names("gpus"))
+def test_every_tool_of_every_gpu_keeps_its_schema(pool: Any, gpu: str) -> None:
+    """The client raises where an answer breaks the schema; what is impossible is an error."""
+    found = in_process(pool, one_of_each_tool(gpu))
+    errors = {word: text_of(one) for word, one in found.items() if one.is_error}
+    assert not any("nternal" in said for said in errors.values()), errors
+    assert len(errors) < len(found), errors
+
+
+def test_long_parts_are_named_and_what_is_required_stays(pool: Any) -> None:
+    asked = one_of_each_tool("rtx-4090")
+    found = in_process(pool, {word: asked[word] for word in ("max-batch", "explain")})
+    for result in found.values():
+        assert "version" in result.structured_content["manifest"]
+    result = found["max-batch"]
+    assert "Long parts are left out: largest.rows; ask with full." in text_of(result)
+    assert result.structured_content["largest"]["name"]
+
+
+def test_an_object_loses_its_longest_entries_first() -> None:
+    from planner.ui.tools import _without_long_parts
+
+    long = "x" * 9000
+    found = {"manifest": {"version": 1, "assumed": long}, "row": {"a": 1}, "rows": long, "o": long}
+    kept, left_out = _without_long_parts(found)
+    assert kept == {"manifest": {"version": 1}, "row": {"a": 1}, "rows": long}
+    assert left_out == ["manifest.assumed", "o"]
+
+
+def test_names_of_the_command_line_are_read_or_explained(pool: Any) -> None:
+    options = {
+        "workload": "serve", "model": "llama-3.2-1b", "gpu": "h100", "gpus": 1,
+        "input-tokens": 500, "--output-tokens": 100, "ttft": "10s",
+        "set": {"concurrency": [1, 8]}, "most_rows": 0,
+    }  # fmt: skip
+    result = in_process(pool, {"search": options})["search"]
+    assert not result.is_error, text_of(result)
+    told = result.structured_content["recommended_row"]
+    assert (told["input_tokens"], told["output_tokens"], told["num_gpus"]) == (500, 100, 1)
+    result = in_process(pool, {"search": {**SMALL, "tp": 2}})["search"]
+    assert "'tp'. It is a parameter: give settings={'tensor_parallel': ...}." in text_of(result)
+    result = in_process(pool, {"search": {**SMALL, "gpus": 2}})["search"]
+    assert "gpus gives num_gpus twice" in text_of(result)
 
 
 FAULTS = {

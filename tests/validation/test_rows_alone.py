@@ -28,13 +28,15 @@ LOADS: tuple[dict[str, str], ...] = (
 
 
 def drawn(runs: Runs, chance: random.Random) -> Iterator[list[Run]]:
-    """Of each mode rows that are next to each other, as those of a publisher, and variants."""
-    modes = {run.word("mode"): None for run in runs.rows}
-    for mode in modes:
-        of_mode = [run for run in runs.rows if run.word("mode") == mode]
-        for _ in range(examples(12, 2)):
-            start = chance.randrange(len(of_mode))
-            found = of_mode[start : start + 6]
+    """Of each kind rows that are next to each other, as those of a publisher, and variants."""
+    kinds = {(run.word("mode"), run.word("workload")): None for run in runs.rows}
+    for mode, workload in kinds:
+        alike = [
+            run for run in runs.rows if (run.word("mode"), run.word("workload")) == (mode, workload)
+        ]
+        for _ in range(examples(12, 1)):
+            start = chance.randrange(len(alike))
+            found = alike[start : start + 5]
             if mode in ("online", "agg", "continuous_max_throughput"):
                 loads = chance.sample(LOADS[1:], 4)
                 found += [

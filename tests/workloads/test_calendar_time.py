@@ -34,7 +34,7 @@ RUN = {
     "price": 2.0,
 }
 LAYOUT = {"tp": 8, "pp": 4, "zero": 1, "sp": True}
-PAID = ("gpu_hours", "cost_usd")
+PAID = ("campaign_gpu_hours", "cost_usd")
 OWN = """
 name = "Ours"
 extends = "published"
@@ -224,7 +224,7 @@ def test_the_interval_of_calendar_time_joins_steps_and_failure_rates():
     found, ends = row(), sure.factors["calendar_time"]
     for stem, unit in (
         ("calendar_time", "_days"),
-        ("gpu_hours", ""),
+        ("campaign_gpu_hours", ""),
         ("cost", "_usd"),
     ):
         value = found[stem + unit]

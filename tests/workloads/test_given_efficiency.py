@@ -51,6 +51,53 @@ def test_one_request_served_alone_takes_the_same(
     assert found["time_per_output_token_s"] * 1e3 == pytest.approx(decode_ms, rel=0.05)
 
 
+# The same README, table "decode latency" at the peaks: 4-bit weights, activations of 4, 8 and 16
+# bits. LLaMA 65B in 4 bit is on one GPU there; in 16 bit it takes two (33.85 ms).
+DECODE_MS = {
+    "llama-7b": {"w4a4": 1.78, "w4a8": 1.85, "w4a16": 1.99, "w8a8": 3.43},
+    "llama-13b": {"w4a4": 3.36, "w4a8": 3.47, "w4a16": 3.69, "w8a8": 6.55},
+    "llama-33b": {"w4a4": 8.25, "w4a8": 8.46, "w4a16": 8.89, "w8a8": 16.28},
+    "llama-65b": {"w4a4": 16.41, "w4a8": 16.76, "w4a16": 17.47, "w8a8": 32.56},
+}
+
+
+def _decode(model: str, quantization: str, **more: Any) -> Any:
+    shares = {"flops_efficiency": None, "memory_efficiency": None, "ideal": True}
+    settings = {"concurrency": 1, "quantization": quantization}
+    return row(model, **{**shares, "settings": settings, **more})
+
+
+@pytest.mark.parametrize("model", DECODE_MS)
+def test_decode_reads_a_cache_of_the_bits_of_the_activations(model: str) -> None:
+    found = {name: _decode(model, name) for name in DECODE_MS[model]}
+    for name, published in DECODE_MS[model].items():
+        assert found[name]["decode_latency_s"] * 1e3 == pytest.approx(published, rel=0.05), name
+    times = [found[name]["decode_latency_s"] for name in ("w4a4", "w4a8", "w4a16")]
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize(
+    ("quantization", "more", "cache"),
+    [
+        ("w4a8", {}, "int8"),
+        ("w4a8", {"engine": "vllm"}, "bf16"),
+        ("w4a8", {"ideal": False}, "bf16"),
+        ("w4a8", {"ideal": False, "flops_efficiency": 0.7}, "int8"),
+        ("fp8", {"gpu": "h100"}, "bf16"),
+    ],
+)
+def test_a_roofline_alone_narrows_the_cache(
+    quantization: str, more: dict[str, Any], cache: str
+) -> None:
+    """Engines keep 16 bit where no other format is specified."""
+    assert _decode("llama-7b", quantization, **more)["kv_cache"] == cache
+
+
+def test_a_specified_cache_stays() -> None:
+    settings = {"concurrency": 1, "quantization": "w4a4", "kv_cache": "bf16"}
+    assert _decode("llama-7b", "w4a4", settings=settings)["kv_cache"] == "bf16"
+
+
 def test_all_of_the_peaks_is_the_ideal() -> None:
     whole = row(flops_efficiency=1.0, memory_efficiency=1.0)
     ideal = row(flops_efficiency=None, memory_efficiency=None, ideal=True)

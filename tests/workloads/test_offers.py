@@ -99,7 +99,7 @@ def test_rows_say_under_which_contract_and_whose_price() -> None:
     assert set(frame["provider"]) == {"aws"}
     (low,), (high,) = (set(frame[f"price_{end}_per_gpu_hour_usd"]) for end in ("low", "high"))
     assert low <= frame["price_per_gpu_hour_usd"].iloc[0] <= high
-    cost = frame["gpu_hours"] * frame["price_per_gpu_hour_usd"]
+    cost = frame["campaign_gpu_hours"] * frame["price_per_gpu_hour_usd"]
     assert frame["cost_usd"].to_numpy() == pytest.approx(cost.to_numpy())
 
 
@@ -290,10 +290,10 @@ def test_a_short_run_is_charged_the_whole_year_unless_the_rest_has_work() -> Non
     row = planner.search(**asked).to_frame().iloc[0]
     assert row["cost_usd"] == pytest.approx(8 * 8760 * 2)
     assert row["outlay_usd"] == pytest.approx(8 * 8760 * 2)
-    assert row["unused_gpu_hours"] == pytest.approx(8 * 8760 - row["gpu_hours"])
+    assert row["unused_gpu_hours"] == pytest.approx(8 * 8760 - row["campaign_gpu_hours"])
     assert row["contract_term_days"] == 365
     half = planner.search(**asked, term_utilization="50%").to_frame().iloc[0]
-    assert half["cost_usd"] == pytest.approx(half["gpu_hours"] * 2 / 0.5)
+    assert half["cost_usd"] == pytest.approx(half["campaign_gpu_hours"] * 2 / 0.5)
     assert half["charged_utilization"] == 0.5
 
 

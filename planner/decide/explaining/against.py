@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.explaining.steps import ExplainedStep, explained_steps
 from planner.decide.explaining.what_if import broken, change
-from planner.decide.open_facts import MovingFact, moving_facts, widened
+from planner.decide.open_facts import MovingFact, moving_facts
 from planner.optimize.collector import known_value
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import first_row
@@ -86,8 +86,8 @@ class Seen:
 
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
-        """The 90 % intervals of its results by column, open facts included."""
-        return widened(intervals(self.row, self.sure), self.facts)
+        """The 90 % intervals of its results by column."""
+        return intervals(self.row, self.sure)
 
     @cached_property
     def memory(self) -> dict[str, float]:

@@ -168,7 +168,7 @@ class Explanation:
 
     @property
     def steps(self) -> list[ExplainedStep]:
-        """Every kind of step with its operators, the longest first; none of a flat share."""
+        """Every kind of step with its operators, the longest first."""
         return [*self.seen.steps.values()]
 
     @cached_property

@@ -136,8 +136,8 @@ def _collective(name: str) -> Callable[[Case], FloatArray]:
 
 
 def _host_copy(case: Case) -> FloatArray:
-    share = case.framework.offloading.host_link_fraction if case.framework else 1.0
-    return case.machine.host_copy_time(case["num_bytes"], share)
+    share = case.framework.offloading.host_link_fraction if case.framework else None
+    return case.machine.single_copy_time(case["num_bytes"], share)
 
 
 def _host_memory(case: Case) -> FloatArray:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, cached_property
 
 from planner.base.records import record
-from planner.estimators.kernel_work import HOST, LINK
+from planner.estimators.kernel_work import COMPUTE, HOST, LINK
 from planner.formulas import collectives, pipeline, rollout, roofline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
@@ -157,7 +157,8 @@ def _rate(done: Done) -> str:
 
 def _copy(done: Done) -> str:
     moved, bandwidth = _told(done, "num_bytes", "bandwidth")
-    return f"{moved}/({bandwidth})"
+    start = f"{seconds(done.figure('latency'))} + " if "latency" in done.work.figures else ""
+    return f"{start}{moved}/({bandwidth})"
 
 
 def _sizes(done: Done) -> str:
@@ -210,6 +211,10 @@ WAITS: Mapping[str, Wait] = {
         bounds=WAITING,
         words="stages wait for the first micro-batches to come and the last to go",
         function=pipeline.bubble_time,
+    ),
+    "flops_efficiency": Wait(
+        bounds=COMPUTE,
+        words="as long as its FLOPs take at the specified share of the peak",
     ),
     "slow_nodes": Wait(
         bounds=WAITING,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from planner.documents.shell.follow import Follower, variable_word
-from planner.documents.shell.parsing import Parser
+from planner.documents.shell.parsing import MOST_COMMANDS, Parser, too_many
 from planner.documents.shell.text import LARGEST
 from planner.documents.shell.values import Command as Command
 from planner.documents.shell.values import Directive as Directive
@@ -41,6 +41,8 @@ def read_shell(
     nodes = Parser(source).script()
     follower = Follower(source, environment)
     follower.script(nodes)
+    if len(follower.commands) > MOST_COMMANDS:
+        raise LaunchError(f"{name}: {too_many('commands', MOST_COMMANDS)}")
     variables = {
         known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
         for known, variable in follower.scope.own.items()

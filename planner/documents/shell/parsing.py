@@ -45,12 +45,23 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(r"([#!]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _OPERATOR = re.compile(r":[-=+?]|%%|##|//|\^\^|,,|[-=+?%#/^,:@]")
 _SUBSCRIPT = re.compile(r"\[([^\]\n]*)\]")
+_BLANK = re.compile(r"(?:[ \t]|\r(?=\n))+")
+_EMPTY_LINES = re.compile(r"[ \t\n]+")
 _CONTINUED = re.compile(r"\\\r?\n")
 _ANSI = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.S
 )
 _ANSI_LETTERS = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 _BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+MOST_COMMANDS, MOST_WORDS = 4000, 20_000
+"""Of a script: each command is compared with the programs of all tools."""
+
+
+def too_many(what: str, most: int) -> str:
+    """The fault of a script that is longer than any that starts a job."""
+    return f"scripts of up to {most:,} {what} are read: give the part that starts the job."
 
 
 class Lexer:
@@ -62,6 +73,8 @@ class Lexer:
         self.position = 0
         self.limit = len(source.text)
         self.depth = 0
+        self.words = 0
+        self.commands = 0
 
     def fault(self, what: str, position: int) -> LaunchError:
         """An error that names file and line."""
@@ -78,9 +91,7 @@ class Lexer:
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
-            if char in " \t" or (char == "\r" and text.startswith("\r\n", self.position)):
-                self.position += 1
-            elif found := _CONTINUED.match(text, self.position):
+            if found := _BLANK.match(text, self.position) or _CONTINUED.match(text, self.position):
                 self.position = found.end()
             elif char == "#":
                 end = text.find("\n", self.position)
@@ -92,6 +103,9 @@ class Lexer:
         """The word that begins here; empty if none does."""
         start, parts = self.position, list[Part]()
         text, length = self.text, len(self.text)
+        self.words += 1
+        if self.words > MOST_WORDS:
+            raise self.fault(too_many("words", MOST_WORDS), start)
         while self.position < length:
             char = text[self.position]
             if char == "<" and (found := PLACEHOLDER.match(text, self.position)):
@@ -396,6 +410,8 @@ class Parser(Lexer):
     def _lines(self) -> None:
         """Skips blanks, comments and ends of lines, after which here-documents stand."""
         while True:
+            if not self.here and (found := _EMPTY_LINES.match(self.text, self.position)):
+                self.position = found.end()
             self.blanks()
             if self.text.startswith("\r\n", self.position):
                 self.position += 1
@@ -612,6 +628,9 @@ class Parser(Lexer):
 
     def _simple(self) -> Node:
         start, assignments = self.position, list[Assignment]()
+        self.commands += 1
+        if self.commands > MOST_COMMANDS:
+            raise self.fault(too_many("commands", MOST_COMMANDS), start)
         words, redirections, declares = list[RawWord](), list[Redirection](), ""
         end = start
         while True:

@@ -71,7 +71,7 @@ class Met:
 
 @record(kw_only=True)
 class Loop:
-    """The requests of a replica, of which ``running`` have places at most.
+    """The requests of a replica: at most ``running`` of them have places.
 
     A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
     Schweitzer's approximation [2]_), one that comes at random the mean of all.

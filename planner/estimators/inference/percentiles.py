@@ -48,23 +48,19 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     line = served.line
     mean = served.placed_first - served.burst - line.wait
-    # No more varies than is left of the mean beside what no request is spared.
-    most = np.maximum(mean - queue.backlog - request_overhead(estimate.setting), 0.0)
-    rest = np.clip(queue.wait - queue.backlog + varied, 0.0, most)
+    rest = np.minimum(_waited(estimate) + varied, _most_varied(estimate))
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
     arrivals = estimate.setting.workload.arrivals
     if not arrivals.are_random:
         behind = arrivals.wait_within(queue.backlog, queue.filled, share) - queue.backlog
         spread = np.sign(spread + behind) * np.hypot(spread, behind)
         spread = np.maximum(spread, -rest - queue.backlog)
-    bulk = mean + spread
+    bulk = mean + spread + line.wait_within(share)
     together = np.maximum(served.together, 1e-12)
     place = np.maximum(1 - (1 - share) / together, 0.0)
     middle = served.burst / together
     behind = mean + middle + served.spread * (2 * place - 1)
     bulk = np.where(place > 0, np.maximum(bulk, behind), bulk)
-    waits = line.wait_within(share)
-    bulk = np.where(waits > 0, np.maximum(bulk, mean + waits), bulk)
     places = _place_quantile(estimate, share)
     bulk = np.where(places > 0, np.maximum(bulk, mean + places), bulk)
     if served.traced is not None:
@@ -192,6 +188,19 @@ def _or_piled_up(
     )
 
 
+def _most_varied(estimate: ServingEstimate) -> FloatArray:
+    """Seconds to the first token that vary by request, without bursts and lines."""
+    served, overhead = estimate.served, request_overhead(estimate.setting)
+    mean = served.placed_first - served.burst - served.line.wait
+    return np.maximum(mean - served.queue.backlog - overhead, 0.0)
+
+
+def _waited(estimate: ServingEstimate) -> FloatArray:
+    """Seconds of the queue of prompts, as far as clients and places let it grow."""
+    queue = estimate.served.queue
+    return np.clip(queue.wait - queue.backlog, 0.0, _most_varied(estimate))
+
+
 def _first_variance(estimate: ServingEstimate) -> FloatArray:
     """Variance of the time to first token but for places [s^2]."""
     queue, prompt = estimate.served.queue, estimate.served.phases.added
@@ -199,7 +208,7 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
         load=queue.load,
         met=queue.met,
         met_variance=queue.met_variance,
-        wait=np.maximum(queue.wait - queue.backlog, 0.0),
+        wait=_waited(estimate),
         prompt=prompt,
         variation=estimate.setting.workload.input_variation,
     )

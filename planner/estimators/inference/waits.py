@@ -112,8 +112,9 @@ def queue_of(
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
         others, wait = _wait(work, beside, load, met, w.input_variation)
-        # What comes with one step fits the next, unless a prompt does not.
-        wait = np.where(work.per_step < 1, wait, met / 2 + others)
+        # What comes with one step fits the next, unless a prompt does not; where prompts stop
+        # all answers, no other comes meanwhile.
+        wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
         most = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
         return Queue(
@@ -263,7 +264,7 @@ class Line:
     """Requests of clients who start at once and share the ``places`` of a replica.
 
     It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
-    seconds until the first answers make room, beyond those of that rate.
+    seconds by which the first answers make room later than at that rate.
     """
 
     number: Numeric
@@ -408,7 +409,8 @@ class Offered:
                 capacity=self.capacity,
             )
             wait = 1 / np.hypot(1 / lasting, 1 / ending)
-        return np.where(queue.place_share > 0, queue.place_share * share * wait, 0.0)
+            waiting = queue.place_share * share
+            return np.where(waiting > 0, waiting * wait, 0.0)
 
     def first_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
         """Mean seconds of all requests before their place: by chance, or in what piles up."""

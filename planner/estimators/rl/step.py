@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -201,7 +202,7 @@ class RlStep:
         engine leaves. The cache is that with the activations of the engine. Where the trainer goes
         to host memory, other models wait there for their passes.
         """
-        c, trainer, memory = self.configurations, self.trainer, self.rollout.memory
+        trainer, memory, c = self.trainer, self.rollout.memory, self._residents
         critic = trainer.states if self.setting.workload.critic else np.zeros(())
         others = (1.0 - c.offload_train) * (critic + trainer.reference)
         engine = np.maximum(memory.usable, self.rollout.needed)
@@ -232,6 +233,14 @@ class RlStep:
         wakes = {name: c.colocated * size for name, size in wake_up.items()}
         return generate, wakes, update
 
+    @property
+    def _residents(self) -> RlConfigurations:
+        """The configurations with what frees nothing of one memory switched off."""
+        if not self.setting.machine.gpu.unified_memory:
+            return self.configurations
+        no = np.zeros((), dtype=np.bool_)
+        return replace(self.configurations, offload_train=no, offload_rollout=no)
+
     @cached_property
     def phase_memory(self) -> tuple[FloatArray, ...]:
         """Bytes of the fullest GPU in each of ``MEMORY_PHASES``."""
@@ -254,7 +263,7 @@ class RlStep:
     @cached_property
     def host_memory(self) -> FloatArray:
         """Bytes of the host for a GPU: what waits there, and what training keeps there."""
-        c, memory = self.configurations, self.rollout.memory
+        c, memory = self._residents, self.rollout.memory
         critics = 2.0 if self.setting.workload.critic else 1.0
         states = np.where(c.offload_train, critics * self.trainer.states, 0.0)
         slept = np.where(c.offload_rollout, memory.weights, 0.0)

@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
-from planner.base.enums import ComputePrecision, PipelineSchedule, ZeroStage
+from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
 from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
@@ -19,11 +19,12 @@ from planner.estimators.kernel_work import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
 from planner.estimators.training.attention_core import softmax_launches
 from planner.estimators.training.compilation import layer_launch_time
-from planner.estimators.training.flops import (
-    forward_flops_per_token,
-    model_flops_per_token,
-    recomputed_flops_per_token,
+from planner.estimators.training.flat_step import (
+    TENSOR_PARALLEL,
+    FlatStep,
+    hardware_flops_per_token,
 )
+from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
 from planner.estimators.training.model_states import (
@@ -496,7 +497,7 @@ class Estimate:
         if self.flops_efficiency is None:
             return self.time.total
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return _flat_step_time(self.setting, self.configurations, self.flops_efficiency)
+            return self.flat.total
 
     @property
     def peak_memory(self) -> FloatArray:
@@ -510,26 +511,29 @@ class Estimate:
 
     @property
     def time_parts(self) -> dict[str, FloatArray]:
-        """Seconds of a step by part; of a flat efficiency those that the FLOPs of each take.
-
-        Communication and bubble are inside them then.
-        """
+        """Seconds of a step by part; see `FlatStep` for those of a specified efficiency."""
         if not self.is_flat:
             return self.time.parts()
-        setting, model = self.setting, self.setting.model
-        forward = forward_flops_per_token(model, setting.workload.sequence_length)
-        whole = _hardware_flops_per_token(setting, self.configurations)
-        again = _recomputed_flops_per_token(setting, self.configurations)
-        reference = sum(setting.workload.forward_passes) * forward
-        of_parts: dict[str, Numeric] = {
-            "forward": forward,
-            "backward": whole - again - forward - reference,
-            "recompute": again,
-            "reference": reference,
-        }
-        return {
-            name: np.asarray(self.step_time * (flops / whole)) for name, flops in of_parts.items()
-        }
+        return self.flat.parts(self._tensor_parallel)
+
+    @property
+    def flat_modules(self) -> dict[str, dict[str, FloatArray]]:
+        """Seconds of a step of a specified efficiency by module and pass."""
+        return self.flat.modules(self._tensor_parallel)
+
+    @property
+    def _tensor_parallel(self) -> FloatArray:
+        """Seconds of a step in which tensor-parallel communication is not hidden."""
+        return self.time.parts()[TENSOR_PARALLEL]
+
+    @cached_property
+    def flat(self) -> FlatStep:
+        """The step at the specified efficiency."""
+        return FlatStep(
+            setting=self.setting,
+            configurations=self.configurations,
+            efficiency=np.nan if self.flops_efficiency is None else self.flops_efficiency,
+        )
 
     @property
     def tokens_per_step(self) -> FloatArray:
@@ -557,7 +561,7 @@ class Estimate:
     @property
     def hardware_flops_utilization(self) -> FloatArray:
         """Model FLOPs and recomputed FLOPs over the dense peak."""
-        return self._utilization(_hardware_flops_per_token(self.setting, self.configurations))
+        return self._utilization(hardware_flops_per_token(self.setting, self.configurations))
 
     @property
     def model_flops_per_second_per_gpu(self) -> FloatArray:
@@ -637,27 +641,3 @@ def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> Cod
 
 def _peak(setting: Setting, c: TrainingConfigurations) -> FloatArray:
     return setting.machine.peak(c.precision)
-
-
-def _hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    of_model = model_flops_per_token(setting.model, setting.workload.sequence_length, setting)
-    return of_model + _recomputed_flops_per_token(setting, c)
-
-
-def _recomputed_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    return recomputed_flops_per_token(
-        setting.model,
-        setting.workload.sequence_length,
-        setting.recomputation(c),
-        c.flash_attention,
-        setting.framework.execution.selective_share,
-    )
-
-
-def _flat_step_time(
-    setting: Setting, c: TrainingConfigurations, flops_efficiency: float | tuple[float, ...]
-) -> FloatArray:
-    tokens = c.global_batch_size * tokens_of_sample(setting.workload)
-    flops = tokens * _hardware_flops_per_token(setting, c)
-    share = np.broadcast_to(flops_efficiency, len(ComputePrecision))[c.precision]
-    return np.asarray(flops / (c.num_gpus * _peak(setting, c) * share))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from planner.layers.model import (
     tower_layer,
     tower_parameters,
 )
-from planner.layers.operators import AttentionCore, Experts, Op, Product, Scan
+from planner.layers.operators import AttentionCore, Experts, Holder, Op, Product, Scan
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
 from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec
@@ -76,6 +77,21 @@ def forward_flops_per_token(model: ModelSpec, sequence_length: int) -> float:
     return 2.0 * matmul_parameters(model) + attention_flops_per_token(model, sequence_length)
 
 
+HEAD = "embedding_and_logits"
+
+
+def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, float]:
+    """The same of attention, feed forward, logits and the rest, such as norms."""
+    counted = count_parameters(model)
+    found = {
+        "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
+        "feed_forward": 2.0 * (counted.feed_forward + counted.active_experts + counted.router),
+        HEAD: 2.0 * logits_met(model),
+    }
+    rest = forward_flops_per_token(model, sequence_length) - sum(found.values())
+    return {**found, "others": rest}
+
+
 def model_flops_per_token(
     model: ModelSpec, sequence_length: int, setting: Setting | None = None
 ) -> float:
@@ -94,7 +110,7 @@ def model_flops_per_token(
     forward = forward_flops_per_token(model, sequence_length)
     if setting is None:
         return 3.0 * forward
-    in_tower = _tower_flops_per_token(setting)
+    in_tower = tower_flops_per_token(setting)
     of_policy, of_reference = setting.workload.forward_passes
     passes = 3.0 + of_policy + of_reference
     if not setting.workload.is_frozen:
@@ -105,7 +121,7 @@ def model_flops_per_token(
     return passes * forward - spared + adapters + 2.0 * logits + in_tower
 
 
-def _tower_flops_per_token(setting: Setting) -> float:
+def tower_flops_per_token(setting: Setting) -> float:
     """FLOPs of the images of a sequence over its trained tokens; of a frozen tower forward alone.
 
     Layers meet patches, of which each attends to those of its image or window; the projector
@@ -186,12 +202,7 @@ def recomputed_flops_per_token(
     """
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
-    parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
-    partly = _layer_flops_per_token(
-        model,
-        sequence_length,
-        lambda op: again.share_of(op.repeated_by, parts if isinstance(op, AttentionCore) else {}),
-    )
+    partly = add(repeated_modules_flops(model, sequence_length, again, flash_attention))
     if selective_share:
         partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
     spared_ones: Numeric = 0.0
@@ -199,6 +210,25 @@ def recomputed_flops_per_token(
         spared_ones = _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
     whole = matrices + attention - spared_ones
     return np.where(again.any_full, again.full * whole, partly)
+
+
+def repeated_modules_flops(
+    model: ModelSpec, sequence_length: int, again: Recomputation, flash_attention: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """FLOPs of modules that are repeated by themselves: those of attention, and the others."""
+    parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
+
+    def repeated(op: Op, *, in_attention: bool) -> Numeric:
+        is_core = isinstance(op, AttentionCore)
+        if (is_core or op.holder is Holder.ATTENTION) is not in_attention:
+            return 0.0
+        return again.share_of(op.repeated_by, parts if is_core else {})
+
+    of_attention, of_others = (
+        _layer_flops_per_token(model, sequence_length, partial(repeated, in_attention=which))
+        for which in (True, False)
+    )
+    return of_attention, of_others
 
 
 def _layer_flops_per_token(

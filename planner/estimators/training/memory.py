@@ -348,6 +348,9 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
 
 def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
+    unified = share.setting.machine.gpu.unified_memory
+    if unified:  # what moves to the host is in it as before
+        c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
     groups = share.setting.model.layer_groups
     whole = [all_bytes(share, group) for group in groups]
     kept = [layer_bytes(share, group, each) for group, each in zip(groups, whole, strict=True)]
@@ -375,7 +378,8 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
             )
             for stage in candidates
         )
-    loading = loading_bytes(share.setting, c, parameters)
+    # Files are mapped, and their pages leave one memory as its weights are made of them.
+    loading = np.zeros(()) if unified else loading_bytes(share.setting, c, parameters)
     peak = largest(totals)
     return Memory(
         moments=moments,

@@ -195,7 +195,8 @@ class Share:
         """Seconds of what tensor parallelism exchanges around a block, forward or backward.
 
         An all-reduce; with sequence parallelism an all-gather and a reduce-scatter of the same
-        volume instead.
+        volume instead, which alone can run behind the products around them: Megatron-LM's
+        arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
         """
         machine, overlap = self.setting.machine, self.setting.framework.overlap
         num_bytes = self.number_bytes * self.tokens * self.hidden_size
@@ -208,13 +209,15 @@ class Share:
             reduce = seconds("all_reduce")
         if self.sequence_parallel.any():
             halves = seconds("all_gather") + seconds("reduce_scatter")
+        share = np.where(
+            self.tp_comm_overlap,
+            np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
+            overlap.tensor_parallel,
+        )
+        can_hide = self.sequence_parallel & machine.hides_exchange(self.tensor_group)
         return partly_hidden(
             communication=np.where(self.sequence_parallel, halves, reduce),
-            hidden=np.where(
-                self.tp_comm_overlap,
-                np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
-                overlap.tensor_parallel,
-            ),
+            hidden=np.where(can_hide, share, 0.0),
         )
 
     @cached_property

@@ -232,13 +232,15 @@ def peeled(
         words=tuple(words), environment=environment, layers=layers, is_launched=is_launched
     )
     while state.words:
+        known = next((i for i, one in enumerate(state.words) if named(one).text is not None), None)
+        if known is None:
+            return
+        if known:  # variables that nothing sets: what follows them may still be a command
+            state = replace(state, words=state.words[known:], is_launched=True)
         first = named(state.words[0])
         name = (first.text or "").rpartition("/")[2]
         state = replace(state, words=(first, *state.words[1:]))
-        if first.text is None:
-            # A variable that nothing sets: what follows it may still be a command.
-            state = replace(state, words=state.words[1:], is_launched=True)
-        elif name in PROGRAMS and PROGRAMS[name].does == "nothing":
+        if name in PROGRAMS and PROGRAMS[name].does == "nothing":
             return
         elif name == "eval" and len(state.words) > 1:
             text = joined(state.words[1:])

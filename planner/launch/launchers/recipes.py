@@ -324,7 +324,9 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
 
 _OWN = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
 _KINDS = ("instruct", "chat", "it")
-_FIELD = re.compile(r"^\s*(?P<name>backend|max_batch_size)\s*:\s*\"?(?P<value>\w+)", re.MULTILINE)
+_FIELD = re.compile(
+    r"^[ \t]*(?P<name>backend|max_batch_size)[ \t]*:[ \t]*\"?(?P<value>\w+)", re.MULTILINE
+)
 _PARAMETER = re.compile(
     r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
 )
@@ -499,7 +501,7 @@ def refused(programs: Sequence[str], text: str) -> str:
     names = {*programs, *(one.rpartition("/")[2] for one in programs)}
     for row in shipped_rows("launchers/refused.csv"):
         keys = row["keys"].split()
-        is_document = all(re.search(rf"^[\s-]*{key}\s*:", text, re.MULTILINE) for key in keys)
+        is_document = all(re.search(rf"^[ \t-]*{key}[ \t]*:", text, re.MULTILINE) for key in keys)
         if names & {*row["programs"].split()} or (keys and not programs and is_document):
             return (
                 f"starts {row['name']}, of which planner has no profile and no published runs. "

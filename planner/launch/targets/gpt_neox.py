@@ -48,7 +48,7 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
     is_away = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
     values["offload"] = "optimizer" if is_away else "none"
     kind = (reading.text("optimizer.type") or "adam").lower()
-    values["optimizer"] = next((one for one in ("sgd", "lion") if one in kind), "adam")
+    found.put_optimizer(kind)
     _batch(reading, found)
     if set(options) >= _SHAPE:
         return _shape(reading, found)

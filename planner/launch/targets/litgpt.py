@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.base.training_names import is_paged, optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError
 from planner.launch.targets.trained import plain, put_tokens, ranks_of, read_alone
@@ -118,14 +117,8 @@ def _kind(reading: Reading, found: Gathered, is_new: bool) -> None:
     if is_new:
         values["torch_compile"] = "true"
     path = told(reading, "optimizer.class_path", "optimizer") or "adamw"
-    name = path.rpartition(".")[2]
-    known = optimizer_of(name)
-    if known is None:
-        found.notes.append(f"The optimizer {path} is predicted as Adam.")
-    for parameter, code in (known or {}).items():
-        if code:
-            values[parameter] = code.word
-    if is_paged(name):
+    found.put_optimizer(path)
+    if values.pop("paged_optimizer", False):
         found.notes.append("The states of a paged optimizer are predicted to stay on the GPU.")
 
 

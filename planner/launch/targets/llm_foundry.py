@@ -34,7 +34,7 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
         if reading.has("model.peft_config.target_modules"):
             values["lora_targets"] = "all_linear"
         found.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
-    values["optimizer"] = "lion" if "lion" in (told(reading, "optimizer.name") or "") else "adam"
+    found.put_optimizer(told(reading, "optimizer.name") or "adam")
     ranks_of(reading, found, number(reading, "--world_size", "-n", "--nproc"))
     micro = told(reading, "device_train_microbatch_size") or "auto"
     found.need("micro_batch_size", int(micro) if micro.isdecimal() else None)

@@ -8,7 +8,7 @@ Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``scripts/performance`` (``argum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -140,6 +140,18 @@ _PROGRAMS = (
     "run_finetune.py",
     *_RECIPES_SCRIPTS,
 )
+_STARTER = "train.sh"
+_NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
+"""Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
+# conf/megatron_llama_config.yaml beside them in NVIDIA/NeMo 1.23.
+_NEMO_LLAMA = {
+    "model.activation": "fast-swiglu",
+    "model.bias": "false",
+    "model.normalization": "rmsnorm",
+    "model.share_embeddings_and_output_weights": "false",
+    "model.hidden_dropout": "0.0",
+    "model.attention_dropout": "0.0",
+}
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
@@ -164,6 +176,10 @@ def starts(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:4]]
     if paddlenlp.starts(words):  # its programs are called alike
         return False
+    if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
+        return True
+    if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
+        return True
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
@@ -178,6 +194,9 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
+    words = [text or "" for each in found.positional for text in each.texts]
+    if any(word.endswith("megatron_llama_pretraining.py") for word in words):
+        own = {**{key: stated(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
     recipe = _recipe_of(own, found.world.gpu)
     given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")
@@ -185,8 +204,18 @@ def answers(reading: Reading) -> Answers:
     if f"--{_LAYOUT.replace('_', '-')}" in translated:
         translated.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout says it, too
     world = found.world
-    nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
-    each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
+    nodes = (
+        given.get("trainer.num_nodes")
+        or given.get("--num_nodes")
+        or given.get("--nodes")
+        or world.num_nodes
+    )
+    each = (
+        given.get("trainer.devices")
+        or given.get("--gpus_per_node")
+        or given.get("--gpus-per-node")
+        or world.gpus_per_node
+    )
     total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
     world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
     inner = Reading.of(replace(found, options=translated, world=world), table)
@@ -203,7 +232,28 @@ def answers(reading: Reading) -> Answers:
     told = (
         f"{recipe.name} of its performance recipes says what the file does not." if recipe else how
     )
-    return _completed(replace(read, values=values), given, model, told)
+    completed = _completed(replace(read, values=values), given, model, told)
+    return replace(completed, required=_of_unknown_recipe(given, recipe, translated))
+
+
+_OF_RECIPES = {
+    "tensor_parallel": "--tensor-model-parallel-size",
+    "pipeline_parallel": "--pipeline-model-parallel-size",
+    "micro_batch_size": "--micro-batch-size",
+    "global_batch_size": "--global-batch-size",
+    "sequence_length": "--seq-length",
+}
+
+
+def _of_unknown_recipe(
+    given: Mapping[str, Given], recipe: Recipe | None, translated: Collection[str]
+) -> dict[str, str]:
+    """What a recipe decides that is not known, unless the file sets it, with the reason."""
+    name = _text(given.get("--recipe"))
+    if recipe is not None or name is None:
+        return {}
+    why = f"the recipe {name} is not known, and the file does not set what it decides"
+    return {term: why for term, option in _OF_RECIPES.items() if option not in translated}
 
 
 def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:
@@ -283,21 +333,21 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
         values=values,
         shape=None if model is not None else read.shape,
         used=frozenset(name for name, each in given.items() if _is_used(name, each)),
-        ignored=_ignored(given),
+        ignored=frozenset(name for name in _OF_PRIMUS if name in given),
+        unread=_of_megatron(given),
         defaults={name: text for name, text in defaults.items() if name in values},
         asked=tuple(asked),
         notes=tuple(notes),
     )
 
 
-def _ignored(given: Mapping[str, Given]) -> frozenset[str]:
-    """Keys of Primus that are its own, or arguments of Megatron-LM in its spelling."""
+def _of_megatron(given: Mapping[str, Given]) -> frozenset[str]:
+    """Keys of Primus that are arguments of Megatron-LM in its spelling."""
     keys = [name for name in given if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
     known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
-    arguments = (name for name in keys if known.find(_dashed(_key(name))) is not None)
-    return frozenset((*arguments, *(name for name in _OF_PRIMUS if name in given)))
+    return frozenset(name for name in keys if known.find(_dashed(_key(name))) is not None)
 
 
 _USED = re.compile(

@@ -386,7 +386,6 @@ def answers(reading: Reading) -> Answers:
     ignored = _also_bare(
         read.ignored
         | _named(own, {*_DIALECT.names("ignored"), *whole_model})
-        | {*(found.options if is_document else ())}
         | {name for name in given.options if name.startswith(_OTHER_SECTIONS)}
     )
     return replace(
@@ -397,6 +396,7 @@ def answers(reading: Reading) -> Answers:
         notes=tuple(notes),
         used=used,
         ignored=ignored - used,
+        unread=read.unread | {*(found.options if is_document else ())},
     )
 
 

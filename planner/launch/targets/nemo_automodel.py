@@ -149,11 +149,8 @@ def _states(reading: Reading, found: Gathered) -> None:
     loss = told(reading, "loss_fn._target_") or ""
     if "maskedcrossentropy" in loss and flag(reading, "loss_fn.fp32_upcast", default=True):
         values["loss_kernel"] = "eager"
-    name = (told(reading, "optimizer._target_") or "adam").rpartition(".")[2]
-    kind = next((one for one in ("muon", "adam") if one in name), None)
-    values["optimizer"] = kind or "adam"
-    if kind is None or "flash" in name:
-        found.notes.append(f"The optimizer {name} is predicted as Adam.")
+    values["optimizer"] = "adam"
+    found.put_optimizer(told(reading, "optimizer._target_") or "adam")
 
 
 def _gpus(reading: Reading, found: Gathered) -> None:

@@ -41,7 +41,6 @@ from planner.launch.targets.rl_steps import (
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
-    of_sections,
     put_lora,
     put_megatron_split,
     put_objective,
@@ -49,6 +48,7 @@ from planner.launch.targets.trained import (
     put_token_budget,
     require_ranks,
     tell_updates,
+    unread_of_sections,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.trainer.writing import nested
@@ -146,7 +146,7 @@ def answers(reading: Reading) -> Answers:
         put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, found)
     used = TARGET.table.used
-    return found.made(used=used, ignored=of_sections(reading, _SECTIONS) - used)
+    return found.made(used=used, **unread_of_sections(reading, _SECTIONS, used))
 
 
 _SKIPS = "skip_reference_policy_logprobs_calculation"
@@ -452,7 +452,14 @@ def _narrowed(request: Request) -> Request:
 
 
 TARGET = reader_of_steps(
-    Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of, narrowed=_narrowed),
+    Target.of(
+        "nemo-rl",
+        answers=answers,
+        starts=starts,
+        is_of=is_of,
+        inherits=True,
+        narrowed=_narrowed,
+    ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
     whole=lambda found: _whole(found)[0],

@@ -92,7 +92,7 @@ def answers(reading: Reading) -> Answers:
     known = TARGET.table.used | {row.option for row in TARGET.table.rows}
     used = {name for name in found.options if name.lstrip("-") in known}
     unread = {name for name in found.options if not name.startswith("-")} - used
-    return answer.made(used=frozenset(used), ignored=frozenset(unread))
+    return answer.made(used=frozenset(used), unread=frozenset(unread))
 
 
 def _trained(reading: Reading, found: Gathered) -> None:

@@ -71,7 +71,7 @@ def reader_of_steps(
         _complete(found)
         names = step.table.options | step.table.used
         used = {one.option for name, one in reading.found.options.items() if name in names}
-        return found.made("rl", used=update.used | used, ignored=update.ignored)
+        return found.made("rl", used=update.used | used, unread=update.unread | update.ignored)
 
     step = replace(
         target,

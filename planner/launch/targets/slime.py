@@ -22,10 +22,10 @@ from planner.launch.targets.rl_steps import (
     reader_of_steps,
 )
 from planner.launch.targets.trained import (
-    of_sections,
     put_objective,
     put_token_budget,
     tell_updates,
+    unread_of_sections,
 )
 from planner.launch.understood import (
     Answers,
@@ -68,13 +68,13 @@ def answers(reading: Reading) -> Answers:
     )
     found.need("model", reading.text(_MODEL))
     used = TARGET.table.used | TARGET.table.options | read.used
-    ignored = of_sections(reading, ("--",)) - used
+    unread = unread_of_sections(reading, ("--",), used)
     if reading.text("--loss-type") == "sft_loss":
         found.values["training_objective"] = "sft"
         found.need("sequence_length", number(reading, "--seq-length"))
-        return found.made(used=used, ignored=ignored)
+        return found.made(used=used, **unread)
     _on_rollouts(reading, found)
-    return found.made(used=used, ignored=ignored)
+    return found.made(used=used, **unread)
 
 
 def _actor_gpus(reading: Reading) -> int:

@@ -11,7 +11,6 @@ from planner.base.enums import (
     AttentionKind,
 )
 from planner.base.records import record
-from planner.base.training_names import optimizer_of
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
@@ -436,9 +435,7 @@ def _parts_of_model(reading: Reading, options: _Options, found: Gathered) -> Non
         )
     found.put("mtp_num_layers", options.number("model.mtp"))
     if name := options.text("optimizer.name"):
-        found.values |= {
-            parameter: code.word for parameter, code in (optimizer_of(name) or {}).items() if code
-        }
+        found.put_optimizer(name)
 
 
 def _is_looped(options: _Options, function: Function) -> bool:

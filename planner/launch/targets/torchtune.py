@@ -27,7 +27,6 @@ _ATTENTION = {"q_proj": "q_proj", "k_proj": "k_proj", "v_proj": "v_proj", "outpu
 _FORWARD = ("gate_proj", "up_proj", "down_proj")
 _RANK = 8
 _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32"}
-_KINDS = {"adam": "adam", "sgd": "sgd", "adafactor": "adafactor", "lion": "lion"}
 
 
 @cache
@@ -168,17 +167,10 @@ def _memory(reading: Reading, found: Gathered) -> None:
 def _optimizer(reading: Reading, found: Gathered) -> None:
     values = found.values
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
-    name = component.rpartition(".")[2].lower()
-    kind = next((word for key, word in _KINDS.items() if key in name), None)
-    if "cpuoffload" in name:
-        values["offload"], kind = "optimizer", "adam"
-    if kind is None:
-        found.notes.append(f"The optimizer {component} is predicted as Adam.")
-    values["optimizer"] = kind or "adam"
-    for ending, kept in (("8bit", "int8"), ("fp8", "fp8")):
-        if name.endswith(ending):
-            values["optimizer_state_precision"] = kept
-    values["paged_optimizer"] = name.startswith("paged")
+    if component.endswith("CPUOffloadOptimizer"):
+        values["offload"], component = "optimizer", "torch.optim.AdamW"
+    values["optimizer"] = "adam"
+    found.put_optimizer(component)
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 

@@ -23,6 +23,7 @@ from planner.launch.understood import (
     gpus_of,
     number,
     require_split,
+    without_null_keys,
     worded,
 )
 from planner.question.terms import terms_about
@@ -61,7 +62,8 @@ def read_alone(
     table = OptionTable.load(name)
 
     def answers(reading: Reading) -> Answers:
-        found = replace(reading.found, options=whole(reading.found), unknown=())
+        options = without_null_keys(whole(reading.found), table)
+        found = replace(reading.found, options=options, unknown=())
         inner, tool = Reading.of(found, table), tool_named(name)
         told = gathered(inner, tool["title"])
         told.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split("|")[0]
@@ -69,8 +71,9 @@ def read_alone(
         names = {*reading.found.options, *(one.option for one in reading.found.unknown)}
         known = {spelled(one) for one in table.used | table.options}
         used = frozenset(one for one in names if is_among(spelled(one), known))
-        ignored = frozenset(one for one in names if is_among(spelled(one), table.ignored))
-        return told.made(shape=shape, used=used, ignored=ignored - used)
+        ignored = frozenset(name for name in names if spelled(name) in table.ignored)
+        unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
+        return told.made(shape=shape, used=used, ignored=ignored - used, unread=unread)
 
     return Target.of(name, answers=answers, **hooks)
 
@@ -89,7 +92,7 @@ def read_update(
     name : of the target and of its table
     tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
     models : options of which the first that says something names the model
-    sections : how options begin that change no prediction of the update
+    sections : how options of the program begin that nothing reads
     whole : a command or document with all that it names
     """
     table, title = OptionTable.load(name), tool_named(name)["title"]
@@ -100,8 +103,7 @@ def read_update(
         put_plain(told)
         told.need("model", next(filter(None, map(reading.text, models)), None))
         tell(reading, told)
-        ignored = of_sections(reading, sections)
-        return told.made(used=table.used, ignored=ignored - table.used)
+        return told.made(used=table.used, **unread_of_sections(reading, sections))
 
     return answers
 
@@ -220,6 +222,18 @@ def put_token_budget(found: Gathered, tokens: int, share: int | None) -> None:
     found.notes.append(f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length.")
 
 
-def of_sections(reading: Reading, sections: tuple[str, ...]) -> frozenset[str]:
-    """Options that the training step does not read, by how they begin."""
-    return frozenset(name for name in reading.found.options if name.startswith(sections))
+def unread_of_sections(
+    reading: Reading, sections: tuple[str, ...], used: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Options that begin so and are not used: ``ignored`` of generation and other models than the
+    policy, which the update has no part in, and ``unread``."""
+    names = {name for name in reading.found.options if name.startswith(sections)} - used
+    others = frozenset(name for name in names if _OF_OTHERS.match(name))
+    return {"ignored": others, "unread": frozenset(names - others)}
+
+
+_OF_OTHERS = re.compile(
+    r"(--)?(actor_rollout_ref\.(rollout|ref)|critic|reward|rollout|vllm|sglang|gconfig|ref|eval"
+    r"|valid|generator|environment|env|orchestrator|inference|policy\.generation|teacher|value"
+    r"|value_loss_fn|custom_reward_function)(?![a-z])"
+)

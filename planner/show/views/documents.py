@@ -22,8 +22,7 @@ from planner.question.request import Request
 from planner.show.views.details import details_of
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_lines
-from planner.show.views.rows import RowFiles, result_blocks
-from planner.show.views.sure import with_told_ends
+from planner.show.views.rows import RowFiles, plain_value, result_blocks
 from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PinnedPlan, asked_of
 from planner.workloads.plan import Plan
@@ -54,7 +53,8 @@ def write_document(path: Path | None, manifest: Mapping[str, object], **parts: o
 
 def document_text(manifest: Mapping[str, object], **parts: object) -> str:
     """One JSON object: a manifest, and its parts."""
-    return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
+    document = {"manifest": manifest, **parts}
+    return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
 
 
 def finish_search(
@@ -100,7 +100,7 @@ def finish_search(
 
 
 def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
-    """The facts that a plan assumes and that move it, with the intervals that hold them."""
+    """The facts that a plan assumes and that move it."""
     return [fact.to_dict() for fact in moving_facts(plan, candidates)]
 
 
@@ -116,16 +116,10 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
 
 
 def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
-    """The row of a plan, its intervals with what nobody gave; None without a plan."""
+    """The row of a plan; None without a plan."""
     if candidates is None:
         return None
-    return _told(plan, candidates, full_rows(candidates.columns(), plan.problem.sources)[0])
-
-
-def _told(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> dict[str, object]:
-    """A row with the intervals that answers tell, which hold what nobody gave."""
-    told = with_told_ends(plan, candidates, row)
-    return {name: known_value(value) for name, value in told.items()}
+    return dict(full_rows(candidates.columns(), plan.problem.sources)[0])
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
@@ -135,12 +129,9 @@ def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
-    together = zip(compared.losses, compared.plans, rows, strict=True)
+    together = zip(compared.losses, rows, strict=True)
     return {
-        "rows": [
-            {"loss": known_value(loss), **_told(plan, judged, row)}
-            for loss, judged, row in together
-        ],
+        "rows": [{"loss": known_value(loss), **row} for loss, row in together],
         "without_plan": {str(value): why for value, why in compared.without_plan.items()},
     }
 
@@ -192,6 +183,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, obj
         **command_manifest(command),
         "workload": request.workload,
         "model": request.model,
+        "answers": asked_of(request),
         "confidence": request.confidence,
         "constraints": dict(request.constraints),
     }
@@ -206,6 +198,7 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
         "model": problem.setting.model.name,
         "question": question_lines(plan),
         "answers": asked_of(plan.request),
+        "words": {name: dict(words) for name, words in plan.words.items()},
         "specs": dict(plan.digests),
         "defaults": dict(plan.defaults),
         "assumed": list(plan.assumed),

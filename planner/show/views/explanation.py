@@ -100,8 +100,6 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
         if peak < mine if is_low else peak > mine:
             words += f"; roofline {told(name, bound[name])}"
         yield said(words)
-    if not explained.steps:
-        yield said("No breakdown by operator: the time is a fixed share of the peak.")
 
 
 def _step_blocks(

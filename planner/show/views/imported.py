@@ -8,12 +8,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from planner.base import text
 from planner.base.cells import Row
+from planner.base.text import chance
 from planner.base.text import fits as fits_text
 from planner.base.text import value as shown
 from planner.base.units import GIB
+from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.decide.explaining.largest import largest_length
-from planner.decide.improve import Change
+from planner.decide.fitting import MoreGpus
+from planner.decide.improve import Attempts
+from planner.decide.near import Change
+from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
@@ -22,6 +28,7 @@ from planner.launch.rewrite import Rewritten
 from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.write import Launch
+from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
 from planner.question.terms import Term, columns_about, glossary, terms_of
 from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
@@ -29,7 +36,7 @@ from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
 from planner.show.views.search import estimate_command
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, memory_parts, share, short_plan, told
+from planner.show.views.told import host_words, label, memory_parts, share, short_plan, told
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 
@@ -77,12 +84,20 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
     if is_full:
         yield from _lines_blocks(imported)
         return
-    for status, words in (
-        (Status.OPEN, "The file alone does not say"),
-        (Status.UNKNOWN, f"{target.tool} does not know"),
+    for status, before, after in (
+        (Status.OPEN, "The file alone does not say ", "."),
+        (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
+        (
+            Status.UNKNOWN,
+            "Not understood, may change the result: ",
+            f" (no options of {target.tool}).",
+        ),
     ):
         if lines := imported.of(status):
-            yield said(f"  {words} {_named(lines)}.")
+            yield said(f"  {before}{_named(lines)}{after}")
+    for line in imported.of(Status.OPEN):
+        if ONLY_IN_SOME in line.meaning:
+            yield said(f"  {line.meaning.partition(';')[0]}.")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(
@@ -93,8 +108,11 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
 
 def _said(imported: Imported) -> str:
     """The parameters and questions that the file answers, in their order."""
+    named = dict(imported.values)
+    if str(named.get("quantization_bits")) == "8":
+        named["adapter"] = "8-bit lora"
     words = [
-        f"{_word(name)} {_shown(imported.values[name])}"
+        f"{_word(name)} {_shown(named[name])}"
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
         and not _is_plain(term, imported.values[name])
@@ -132,7 +150,7 @@ def _lines_blocks(imported: Imported) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """What a configuration that does not fit needs, what a GPU has, and which parts it is."""
+    """What a configuration that does not fit needs of GPU and host, and what these have."""
     needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
@@ -142,9 +160,12 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
     which = f": {words}" if words else phase
-    yield said(
-        f"Does not fit: peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}."
-    )
+    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}"
+    on_host = host_words(row, plan.problem.setting.machine)
+    both = [peak, f"host memory {on_host}"] if on_host else [peak]
+    if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
+        both.reverse()
+    yield said(f"Does not fit: {'; '.join(both)}.")
 
 
 def beside_blocks(question: Question) -> Iterator[Block]:
@@ -192,7 +213,7 @@ def by_hand_blocks(rewritten: Rewritten) -> Iterator[Block]:
         f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
-    for note in rewritten.notes:
+    for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
         yield said(note)
     yield said("It cannot be made in this file as a whole: planner writes nothing there.")
     if words:
@@ -224,16 +245,20 @@ def change_blocks(
     *,
     is_running: bool,
     fits: float,
+    attempts: Attempts | None = None,
 ) -> Iterator[Block]:
-    """How surely the plan fits, and the best change of it."""
+    """How surely the plan fits, and the best change of it, or what was tried in vain."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
         yield said(f"As it is: {fits_text(fits)}.")
-    if change is None:
-        text = "No small change is better." if is_running else "No change of 1 to 3 settings fits."
-        yield said(text)
-        return
-    yield said(change_text(workload, change, own))
+    if change is not None:
+        yield said(change_text(workload, change, own))
+    elif attempts is not None:
+        yield from attempts_blocks(workload, attempts, own)
+    elif is_running:
+        yield said("No small change is better.")
+    else:
+        yield said("None of the changes of 1 to 3 settings that planner tries makes it possible.")
 
 
 def next_blocks(
@@ -246,15 +271,40 @@ def next_blocks(
         yield said(f"Or {change_text(workload, best, own)}")
 
 
-def another_blocks(best: tuple[Plan, Change] | None, own: Mapping[str, object]) -> Iterator[Block]:
-    """The plan that fits where no small change does, and the command that shows it."""
-    if best is None:
-        yield said("No other plan on these GPUs fits either.")
-        return
-    plan, change = best
-    profile = change.row[plan.workload.profile_kind]
-    yield said(f"Another plan fits, as {profile}: {change_text(plan.workload.name, change, own)}")
-    yield Code(text=estimate_command(plan, change.row))
+def attempts_blocks(
+    workload: str, attempts: Attempts, own: Mapping[str, object]
+) -> Iterator[Block]:
+    """What was tried in vain, and what fits beyond small changes."""
+    tried = "; ".join(
+        f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
+    )
+    if tried:
+        yield said(f"Tried, alone and up to three together: {tried}. None of them fits.")
+    else:
+        yield said("No setting that planner tries saves memory here.")
+    if attempts.other is not None:
+        plan, change = attempts.other
+        profile = change.row[plan.workload.profile_kind]
+        yield said(f"Another plan fits, as {profile}: {change_text(workload, change, own)}")
+        yield Code(text=estimate_command(plan, change.row))
+    else:
+        yield said("More of them together do not fit either.")
+    if attempts.unsaid is not None:
+        text = change_text(workload, attempts.unsaid, own)
+        yield said(f"The file has no option for this: {text}")
+    if attempts.adapter is not None:
+        kind, row = attempts.adapter
+        yield said(f"With --adapter {kind} it fits, {chance(fit_probability(row))} likely.")
+    if attempts.gpus is not None:
+        yield from gpus_blocks(workload, attempts.gpus, own)
+
+
+def gpus_blocks(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> Iterator[Block]:
+    """The numbers of GPUs on which a plan fits, or up to which it does not."""
+    for count, change in gpus.changes:
+        yield said(f"{text.gpus(count)} fit: {change_text(workload, change, own)}")
+    if gpus.most and not gpus.changes:
+        yield said(f"No number of these GPUs up to {gpus.most:,} fits.")
 
 
 def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
@@ -280,7 +330,9 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
     for name in _OF_REQUESTS:
         if own.get(name) is not None and change.row.get(name) is not None:
             after, before = told(name, change.row[name]), told(name, own[name])
-            gains += [f"{label(name)} {after} instead of {before}"] if after != before else []
+            # What does not run takes no time.
+            instead = f" instead of {before}" if math.isfinite(change.gain) else ""
+            gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
     doubt = "" if change.is_told else " The gain is within the error of the prediction."
     return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"

@@ -10,14 +10,14 @@ import numpy as np
 from planner.base import text
 from planner.base.cells import number_in
 from planner.base.software_enums import Placement
-from planner.base.units import GIB, HOUR
+from planner.base.units import GIB
 from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
 from planner.estimators.timeline.steps import rl_timeline
 from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import Details, sure_blocks
 from planner.show.views.money import price_words
-from planner.show.views.told import first, parts_table
+from planner.show.views.told import campaign_pairs, first, hours_words, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 
@@ -146,9 +146,10 @@ def _run(runs: RlRuns) -> Iterator[Block]:
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_in(runs.row, "gpu_hours")),
         "calendar time": f"{text.duration(first(runs.calendar_time))}, failures as "
         f"{site.reliability.name}",
-        "GPU-hours": text.count(first(runs.gpu_hours) / HOUR),
+        **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     if not math.isnan(site.price):

@@ -6,15 +6,17 @@ import math
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 
 from planner.base import text
 from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
+from planner.decide.fitting import surer_options
 from planner.decide.levers import Lever
-from planner.decide.open_facts import MovingFact, moving_facts, widened
+from planner.decide.near import SURE
+from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
@@ -56,7 +58,6 @@ from planner.show.views.sure import (
     short_open_lines,
     sure_lines,
     told_names,
-    with_told_ends,
 )
 from planner.show.views.told import (
     ends_in,
@@ -130,6 +131,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
         yield Title(text=f"The recommended {plan.workload.wording.noun}")
         yield said(settings_text(plan, row), indent="", most=_ALL_LINES)
         yield from details.memory_and_speed(plan, result.recommended)
+        yield from surer_blocks(plan, row)
         yield Title(text=details.to_see)
         yield Code(text=estimate_command(plan, row))
 
@@ -146,6 +148,7 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
         if line:
             yield said(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
+    yield from surer_blocks(plan, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
     better = result.better_tied
@@ -198,29 +201,33 @@ def _reached_blocks(
         yield from replay_blocks(plan, candidates)
     sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
     facts = moving_facts(plan, candidates)
-    yield Pairs(pairs=recommended_pairs(plan, row, sure, facts), is_beside=True)
+    yield Pairs(pairs=recommended_pairs(plan, row, sure), is_beside=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
     yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(
-        *sure_lines(basis, limits, facts, None if sure is None else sure.runs),
+        *sure_lines(basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])),
         *short_open_lines(plan, facts),
     )
 
 
+def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
+    """What fits more surely than a plan that does not fit surely."""
+    if options := surer_options(plan, row):
+        words = (f"{option} ({text.fits(chance)})" for option, chance in options.items())
+        yield said(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
+
+
 def recommended_pairs(
-    plan: Plan,
-    row: Mapping[str, object],
-    sure: Confidence | None,
-    facts: Sequence[MovingFact] = (),
+    plan: Plan, row: Mapping[str, object], sure: Confidence | None
 ) -> dict[str, str]:
-    """What a plan reaches and costs, each with its interval, widened by what ``facts`` move."""
+    """What a plan reaches and costs, each with its interval."""
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
     source = plan.source_of(row)
     machine = source.setting.machine
     told_of = told_names(plan.workload.wording, goals, limited(plan, row), row, source.asked)
-    ends = widened(intervals(row, sure), facts)
+    ends = intervals(row, sure)
     capacity = machine.gpu.allocatable_memory / GIB
     pairs = {} if plan.counts else {"GPUs": text.count(number_of(row, "num_gpus"))}
     pairs |= reached_pairs(told_of, row, ends, capacity)
@@ -278,9 +285,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
         return ""
     row = full_row(better, plan.problem.sources)
     goal = plan.problem.objectives[0].name
-    return tied_words(
-        plan.workload, of_objective(plan, goal, row), best.row, with_told_ends(plan, better, row)
-    )
+    return tied_words(plan.workload, of_objective(plan, goal, row), best.row, row)
 
 
 def tied_words(
@@ -428,10 +433,7 @@ def _change(sign: int, loss: float) -> str:
 
 def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = [
-        with_told_ends(plan, compared.plans[at], row) if at < len(compared.plans) else row
-        for at, row in enumerate([*rows_of(table)][:most])
-    ]
+    rows = [*islice(rows_of(table), most)]
     left = len(compared.losses) - len(rows)
     made = compared_columns(
         plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
@@ -512,7 +514,8 @@ def estimate_command(plan: Plan, row: Row) -> str:
             words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
     known = terms_of(workload.name, "parameter")
-    for name, value in settings_of(workload.name, row).items():
+    usual = workload.unset(plan.source_of(row))
+    for name, value in settings_of(workload.name, row, usual).items():
         short = known[name].short if name in known else ""
         words += ["--set", f"{short or name}={str(value).lower()}"]
     if request.specs is not None:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from planner.base import text
-from planner.base.cells import number_in
 from planner.confidence.intervals import Confidence
-from planner.decide.open_facts import MovingFact, moving_facts, widened
-from planner.optimize.result_columns import FOLLOWING, ends_of, fit_probability, intervals
-from planner.optimize.source import Candidates
+from planner.decide.open_facts import MovingFact
+from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.question.terms import glossary, is_of_answers
 from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
+from planner.specs.paths import SpecKind, is_shipped
 from planner.workloads.base import Wording
 from planner.workloads.plan import Plan
 
@@ -48,16 +47,13 @@ EVIDENCE = {
 }
 """What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
+FOR_ASSUMED = "The intervals are for the values assumed."
+"""What is said behind the facts that nobody gave."""
 
 
-def sure_pairs(
-    row: Mapping[str, object], sure: Confidence, capacity: float, facts: Sequence[MovingFact] = ()
-) -> dict[str, str]:
-    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB].
-
-    What ``facts`` move has intervals that hold that.
-    """
-    ends = widened(intervals(row, sure), facts)
+def sure_pairs(row: Mapping[str, object], sure: Confidence, capacity: float) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
+    ends = intervals(row, sure)
     pairs = {
         _label(name): _range(name, *ends[name])
         for name in _TOLD
@@ -71,21 +67,6 @@ def sure_pairs(
         pairs["memory"] = words
     pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
     return pairs
-
-
-def told_ends(plan: Plan, candidates: Candidates) -> dict[str, tuple[float, float]]:
-    """The ends of the first row's intervals by column as reports tell them, with open facts."""
-    row = candidates.row
-    sure = candidates.source.confidence(number_in(row, "num_gpus"))
-    return widened(intervals(row, sure), moving_facts(plan, candidates))
-
-
-def with_told_ends(
-    plan: Plan, candidates: Candidates, row: Mapping[str, object]
-) -> dict[str, object]:
-    """A row of the first candidate with the ends of its intervals as `told_ends` has them."""
-    ends = told_ends(plan, candidates)
-    return {**row, **{n: v for c, e in ends.items() for n, v in zip(ends_of(c), e, strict=True)}}
 
 
 def regret_words(regret: float, of: str) -> str:
@@ -120,16 +101,18 @@ def sure_lines(
     limits: Iterable[Mapping[str, Any]],
     facts: Sequence[MovingFact],
     runs: int | None = None,
+    gpu: str = "",
 ) -> list[str]:
     """What the brackets mean, and how surely each of `limit_rows` is kept.
 
-    Of open facts these are as they were assumed, which intervals are not.
+    Both are for the values that are assumed where ``facts`` are open.
     """
-    is_open = any(fact.ends for fact in facts)
+    is_open = any(fact.moved for fact in facts)
     lines = []
     if basis:
-        meaning = "90 % interval, unknowns included" if is_open else "90 % interval"
+        meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
         lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
+        lines += unnamed_lines(gpu)
     known, words = glossary(), []
     for limit in limits:
         term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
@@ -137,8 +120,7 @@ def sure_lines(
             side = "<=" if term.sign > 0 else ">="
             bound_words = f"{limit_label(term.term)} {side} {text.limit(bound, term.type)}"
             words.append(f"{text.chance(kept)} likely to keep {bound_words}")
-    given = "With the values assumed: " if is_open else ""
-    return [*lines, f"{given}{', '.join(words)}."] if words else lines
+    return [*lines, f"{', '.join(words)}."] if words else lines
 
 
 def evidence(basis: str, runs: int | None = None) -> str:
@@ -150,9 +132,19 @@ def evidence(basis: str, runs: int | None = None) -> str:
     'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    counted = f"; {text.count(runs)} runs on this GPU" if runs else ""
+    counted = f"; {text.counted(runs, 'run')} on this GPU" if runs else ""
     counted = "; not proven, no runs on this GPU" if runs == 0 else counted
     return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
+
+
+def unnamed_lines(gpu: str) -> list[str]:
+    """That evidence goes by the name of a GPU, where planner ships none of this name."""
+    if not gpu or is_shipped(SpecKind.GPUS, gpu):
+        return []
+    return [
+        f"Runs are counted by the GPU's name, and none names {gpu}: a copy of a shipped GPU under "
+        "another name has none of its evidence."
+    ]
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
@@ -180,10 +172,10 @@ def _range(column: str, low: float, high: float) -> str:
 
 
 def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
-    """A line for each fact, and one that says what the intervals hold."""
+    """A line for each fact, and one that says what the intervals are for."""
     lines = [_line(plan, fact) for fact in facts]
-    if any(fact.ends for fact in facts):
-        lines.append("The intervals include each of these, one at a time.")
+    if any(fact.moved for fact in facts):
+        lines.append(FOR_ASSUMED)
     return lines
 
 

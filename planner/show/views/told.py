@@ -364,6 +364,19 @@ def first(array: ArrayLike) -> float:
     return float(np.ravel(array)[0])
 
 
+def hours_words(hours: float) -> str:
+    """GPU-hours, without a fraction from 100 on."""
+    return text.count(hours) if hours >= 100 else text.significant(hours)
+
+
+def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
+    """The GPU-hours that are paid, where they are more than those of the computation."""
+    words = hours_words(number_of(row, "campaign_gpu_hours"))
+    if words == hours_words(number_of(row, "gpu_hours")):
+        return {}
+    return {"campaign": f"{words} GPU-hours, with lost time and spare GPUs: the cost counts these"}
+
+
 def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
     """Power by part, energy, and carbon where the region is known, of the first row."""
     if math.isnan(number_of(row, "power_kw")):

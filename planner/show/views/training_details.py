@@ -7,21 +7,31 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
 from planner.base.training_names import TrainingObjective
-from planner.base.units import GIB, HOUR, TERA
+from planner.base.units import GIB, TERA
 from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.steps import training_timeline
+from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.operators import TIME_PARTS, StepTime
 from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
 from planner.show.views.money import price_words, signed_lines
-from planner.show.views.told import electricity_pairs, first, memory_table, number_of, parts_table
+from planner.show.views.told import (
+    campaign_pairs,
+    electricity_pairs,
+    first,
+    hours_words,
+    memory_table,
+    number_of,
+    parts_table,
+)
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 from planner.workloads.training_runs import TrainingRuns
 
 _FLAT = (
-    "The whole step reaches the given share of the peak: its parts are as long as their FLOPs "
-    "take, with communication and bubble inside them."
+    "The step reaches the specified share of the peak. Tensor-parallel communication takes its "
+    "time at the rate of the links, as far as the share leaves any; the other parts are as long "
+    "as their FLOPs take, with the rest of the communication and the bubble inside them."
 )
 _OF_OPERATORS = ("forward_s", "backward_s", "recompute_s")
 _TIMES = (*_OF_OPERATORS, "total_s")
@@ -75,11 +85,11 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     work = runs.source.setting.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {text.large(tokens)} tokens")
-    hours = first(runs.gpu_hours) / HOUR
     pairs = {
         "time to train": text.duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_of(runs.row, "gpu_hours")),
         **_calendar(runs),
-        "GPU-hours": text.count(hours) if hours >= 100 else text.significant(hours),
+        **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     site = runs.source.site
@@ -128,10 +138,14 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
 def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
     """Two tables, by module and by operator, in ms."""
     rows = [row for row in _operators(found) if row["total_s"]]
-    if found.estimate.is_flat:
-        return
     total = first(found.estimate.step_time)
-    for title, lines in (("module", by_module(rows, _TIMES)), ("operator", rows)):
+    tables: dict[str, Sequence[Mapping[str, object]]] = {
+        "module": by_module(rows, _TIMES),
+        "operator": rows,
+    }
+    if found.estimate.is_flat:
+        del tables["operator"]
+    for title, lines in tables.items():
         yield Title(text=f"Time of a step by {title}, ms")
         yield _times_table(title, lines, total)
 
@@ -139,7 +153,7 @@ def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
 def _operators(found: Evaluation) -> list[dict[str, str | float]]:
     """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
     if found.estimate.is_flat:
-        return []
+        return [*_flat_modules(found.estimate)]
     time: StepTime = found.estimate.time
     sums: dict[tuple[str, str], dict[str, float]] = {}
     rest = {part: first(seconds) for part, seconds in time.parts().items()}
@@ -162,6 +176,14 @@ def _operators(found: Evaluation) -> list[dict[str, str | float]]:
         {"operator": name, "module": module, **row, "total_s": total}
         for name, module, row, total in rows
     ]
+
+
+def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
+    """The modules of a step of a specified efficiency, as rows of operators."""
+    for name, seconds in estimate.flat_modules.items():
+        row = {f"{term}_s": first(value) for term, value in seconds.items()}
+        passes = {column: row.get(column, 0.0) for column in _OF_OPERATORS}
+        yield {"operator": name, "module": name, **passes, "total_s": sum(row.values())}
 
 
 def _timelines(runs: TrainingRuns) -> list[Timeline]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from planner.base import text
 from planner.base.reading import RESULT, read_json
-from planner.decide.open_facts import widened
 from planner.errors import InfeasibleError, PlannerError, SpecError
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.show.page import (
@@ -236,14 +235,12 @@ def _best_of_each(
     shown = [axis for axis in (_GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
     if shown:
         rows = compared[shown[0]][0]
-        of = f"the best plan of each {AXES.get(shown[0]) or shown[0].replace('_', ' ')}"
-        names, intervals = lambda one: str(one[shown[0]]), "90 % intervals, unknowns included"
+        kind = AXES.get(shown[0]) or shown[0].replace("_", " ")
+        of, names = f"the best plan of each {kind}", lambda one: str(one[shown[0]])
     else:
         rows = [row, *(one for one in document.rows if not _is_same(workload, one, row))]
         of, names = "the first plans", lambda one: layout_of(workload, one)
-        intervals = "90 % intervals, unknowns included in the first alone"
-    intervals = intervals if facts_of(document) else "90 % intervals"
-    caption = f"The {label(goals[0])} of {of}, and {intervals}"
+    caption = f"The {label(goals[0])} of {of}, and 90 % intervals"
     return ranking(workload, rows, goals[0], names, caption, factor)
 
 
@@ -261,7 +258,7 @@ def _page(
     """
     facts, manifest = facts_of(document), document.manifest
     sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
-    wording, ends = document.workload.wording, widened(ends_of_row(row), facts)
+    wording, ends = document.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = told_names(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
@@ -284,7 +281,13 @@ def _page(
             *filter(None, (document.part(f"{of}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
-        sure=sure_lines(str(sure.get("basis") or ""), limits, facts, row.get("evidence_runs")),
+        sure=sure_lines(
+            str(sure.get("basis") or ""),
+            limits,
+            facts,
+            row.get("evidence_runs"),
+            str(row.get("gpu") or ""),
+        ),
         sections=[
             *sections,
             facts_section(wording, facts),
@@ -346,7 +349,8 @@ def _alternatives(
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
     """The front as a chart and a table, the recommended plan marked, or put before it."""
     workload, rows = document.workload, [*document.rows]
-    tied = ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
+    tied = [bool(one["tied"]) for one in rows if "tied" in one]
+    tied = tied or ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
     best = [_is_same(workload, one, row) for one in rows]
     marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
     first = marks.index(BEST) if BEST in marks else None
@@ -354,11 +358,6 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     marks = [BEST, *(mark for n, mark in enumerate(marks) if n != first)]
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
-    if facts_of(document):
-        notes.append(
-            "The marked row's 90 % intervals include unknowns, as the answer's do; those of other "
-            "rows are with what was assumed."
-        )
     if TIE in marks:
         notes.append(f"~ tied with the best within x{factor:.2f}.")
     names = " and ".join(label(name) for name in goals)

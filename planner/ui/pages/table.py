@@ -36,7 +36,7 @@ from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.details import details_of
 from planner.show.views.explanation import sensitivities_blocks
 from planner.show.views.front import settings_of
-from planner.show.views.sure import moved_words
+from planner.show.views.sure import FOR_ASSUMED, moved_words
 from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.document import Document, numbers
@@ -444,7 +444,6 @@ CHANGES = "What would change the answer?"
 """The title of the section of open facts and of what other hardware or questions would give."""
 
 _NOTHING = "No assumption moves the answer by more than 10 %."
-_HELD = "The intervals on this page include each of these, one at a time."
 _OTHER_SPECS = "Specs have changed since, so nothing is predicted again here: planner explain does."
 
 
@@ -470,7 +469,7 @@ def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
     ]
     heads, caption = ("unknown", "assumed", "tried", "effect"), "Not given, and relevant"
     table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
-    held = [said(_HELD)] if any(fact.ends for fact in facts) else []
+    held = [said(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
     return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
 
 

@@ -177,7 +177,7 @@ def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
     above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
     most = np.minimum(most, np.minimum(room[np.arange(len(cases)), last], above))
     most = np.minimum(most, _room(cases, most[:, None])[:, 0])
-    return np.maximum(most, 1.0)
+    return np.asarray(np.maximum(most, 1.0))
 
 
 def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import pytest
 from rows import each
 
 import planner
-from planner.decide.improve import changes_of
+from planner.decide.improve import allowed, best_changes
 from planner.errors import PlannerError
 from planner.launch.assumed import LaunchFile, full_row, judged
 from planner.launch.imported import Imported, Status
@@ -491,14 +491,8 @@ def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
     plan, found, _ = judged(question.request)
     assert found.rejected_by
     imported = question.imported
-    changes = changes_of(
-        question.request,
-        plan,
-        found,
-        full_row(found),
-        imported.target.table.can_say,
-        imported.defaults,
-    )
+    may_be = allowed(question.request, full_row(found), imported.can_say, imported.defaults)
+    changes = best_changes(plan, found, may_be)
     assert changes
     assert all(change.row["step_time_s"] > 0 for change in changes)
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.base import text
+from planner.base.cells import number_in
 from planner.base.records import record
 from planner.base.units import GIB
+from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates
 from planner.show.theme import (
     FAMILIES,
@@ -25,7 +27,6 @@ from planner.show.theme import (
 from planner.show.views.details import details_of
 from planner.show.views.overview import question_title
 from planner.show.views.plots.picture import Canvas, Picture, drawing
-from planner.show.views.sure import told_ends
 from planner.show.views.told import memory_parts, short_plan
 from planner.workloads.plan import Plan
 
@@ -84,7 +85,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
     row = candidates.row
-    ends = told_ends(plan, candidates)
+    ends = intervals(row, candidates.source.confidence(number_in(row, "num_gpus")))
     bars = []
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")

@@ -1,0 +1,441 @@
+"""What makes a plan fit whose memory is too small: changes, another plan, more GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import BoolArray
+from planner.base.cells import Row, Value, number
+from planner.base.records import record
+from planner.confidence.intervals import MEDIAN
+from planner.configurations.table import (
+    OUT_OF_HOST_MEMORY,
+    ConfigurationTable,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
+from planner.configurations.training_rules import OUT_OF_MEMORY
+from planner.decide.near import (
+    CHANGES,
+    FOLLOWING,
+    SURE,
+    WORTH,
+    Best,
+    Change,
+    MayBe,
+    best_rows,
+    change_at,
+    free_values,
+    wide_plan,
+    with_most_requests,
+)
+from planner.errors import PlannerError
+from planner.estimators.training.share import Setting
+from planner.optimize.collector import full_rows
+from planner.optimize.problem import Problem
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.source import Candidates, Source
+from planner.question.terms import glossary, remedies_of, terms_about
+from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan
+from planner.workloads.plan import Plan, evaluated, one_configuration
+
+MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
+MOST_GPUS = 1024
+"""Larger jobs are not tried where fewer GPUs do not fit."""
+
+_FASTER = 1.05
+# Other number formats are named first where keeping them costs that much.
+_MUCH_FASTER = 3.0
+# A few of many values show what memory allows.
+_MOST_VALUES = 8
+_CAP = "concurrency"
+_EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
+_REQUESTS = (1, 8, 64)
+_ROUNDED = ("StatePrecision", "MainPrecision")
+
+
+@record(kw_only=True)
+class Fitting:
+    """Which of the changes that were tried make a plan fit.
+
+    ``changes`` has the fastest for each number of changed parameters, those that keep all number
+    formats before others, unless these are several times as fast. ``tried`` has the values that may
+    need less memory and that the framework or engine supports, by parameter.
+    """
+
+    changes: Sequence[Change]
+    tried: Mapping[str, Sequence[Value]]
+
+
+@record(kw_only=True)
+class MoreGpus:
+    """The fewest GPUs that fit, of the numbers that were tried up to ``most``.
+
+    ``changes`` has a number of GPUs with what else changes there: the fewest with another layout
+    alone, and before it fewer ones with other changes. It is empty where no number fits.
+    """
+
+    most: int
+    changes: Sequence[tuple[int, Change]]
+
+
+def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitting:
+    """Try all sets of up to three changes of a plan whose memory is too small, in one table."""
+    current = evaluation.candidates.row
+    wide = wide_plan(plan, current)
+    if wide is None:
+        return Fitting(changes=(), tried={})
+    near = _Near.of(plan, wide, evaluation.candidates.configurations, current, may_be)
+    unchanged, others = near.best(near.keeps_formats), near.best(~near.keeps_formats)
+    fastest = max((value for _, _, value in unchanged.values()), default=0.0)
+    faster = {count: item for count, item in others.items() if item[2] > _FASTER * fastest}
+    changes = [near.changes(unchanged), near.changes(faster)]
+    if any(value > _MUCH_FASTER * fastest for _, _, value in faster.values()):
+        changes.reverse()
+    return Fitting(changes=[*changes[0], *changes[1]], tried=near.tried)
+
+
+def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus:
+    """The fewest GPUs, doubled each time, on which the plan fits with up to three changes.
+
+    Changes of the layout alone are tried first, then all on fewer GPUs. The global batch stays
+    where the GPUs divide it, and else grows with them.
+    """
+    current = evaluation.candidates.row
+    end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
+    doublings = range(1, int(math.log2(max(end / number(current["num_gpus"]), 1))) + 1)
+    counts = [int(number(current["num_gpus"])) * 2**power for power in doublings]
+    most = max(counts, default=0)
+    changes: list[tuple[int, Change]] = []
+    for only_layout in (True, False):
+        for count in counts:
+            if change := change_on(plan, evaluation, may_be, count, only_layout):
+                changes.insert(0, (count, change))
+                counts = [item for item in counts if item < count]
+                break
+    return MoreGpus(most=most, changes=changes)
+
+
+def change_on(
+    plan: Plan, evaluation: Evaluation, may_be: MayBe, count: int, only_layout: bool
+) -> Change | None:
+    """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
+
+    None where nothing that is tried fits.
+    """
+    current = evaluation.candidates.row
+    row = current if count == current["num_gpus"] else _on_gpus(current, count)
+    base = _with_columns(
+        evaluation.candidates.configurations, row, ("num_gpus", "global_batch_size")
+    )
+    wide = wide_plan(plan, row)
+    if wide is None:
+        return None
+    near = _Near.of(plan, wide, base, row, may_be, only_layout)
+    best = near.best(near.keeps_formats, range(CHANGES.stop), (SURE,))
+    if not best:
+        return None
+    fastest = max(best, key=lambda changes: best[changes][2])
+    chosen = fastest if only_layout and 0 not in best else min(best)
+    change = near.changes({chosen: best[chosen]})[0]
+    grown = {name: (current[name], row[name]) for name in row if row[name] != current[name]}
+    grown.pop("num_gpus", None)
+    return replace(change, changed={**grown, **change.changed})
+
+
+def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
+    """The first adapter that needs less memory with which a plan fits as it is, and its row."""
+    request = plan.request
+    kinds = plan.workload.adapters
+    if str(getattr(request, "adapter", kinds[-1])) not in kinds:
+        return None
+    for kind in kinds[kinds.index(str(request.adapter)) + 1 :]:
+        with suppress(PlannerError):
+            other = one_configuration(request.changed(adapter=kind))
+            judged = evaluated(other)
+            (row,) = full_rows(judged.table(), [judged.source])
+            if not judged.rejected_by and not fit_probability(row) < SURE:
+                return kind, row
+    return None
+
+
+def surer_options(plan: Plan, row: Row) -> dict[str, float]:
+    """Options with which a chosen plan fits at least 90 % surely, each with the probability.
+
+    Empty where it fits as surely already, or its probability is unknown.
+    """
+    if not fit_probability(row) < SURE:
+        return {}
+    current = one_configuration(PinnedPlan.of(plan, row).request())
+    evaluation, options = evaluated(current), {}
+    if evaluation.source.mesh is not None and not evaluation.rejected_by:
+        changes = changes_that_fit(current, evaluation, lambda *_: True).changes
+        for change in [item for item in changes if item.fits >= SURE][:1]:
+            settings = (f"--set {name}={value}" for name, (_, value) in change.changed.items())
+            options[" ".join(settings).lower()] = change.fits
+    if adapter := adapter_that_fits(current):
+        options[f"--adapter {adapter[0]}"] = fit_probability(adapter[1])
+    return options
+
+
+def _layout(source: Source) -> tuple[str, ...]:
+    """What of a plan depends on its number of GPUs."""
+    degrees = terms_about("model_parallel", _workload_of(source))
+    return (*degrees, "zero_stage", "micro_batch_size")
+
+
+def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list[Value]]:
+    """Values of parameters that may need less memory than the plan's, by parameter.
+
+    Those of a parameter stand in the table of terms from the one that saves least.
+    """
+    relief: dict[str, list[Value]] = {}
+    for name, words in remedies_of(_workload_of(source)).items():
+        term = glossary()[name]
+        if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
+            continue
+        choices = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
+        now: Any = current[name]
+        saves_less = choices.index(now) + 1 if now in choices else 0
+        if name == "offload" and saves_less:  # the host's memory may be what is too small
+            choices, saves_less = [str(term.plain), *(item for item in choices if item != now)], 0
+        values = [value for value in choices[saves_less:] if may_be(name, value)]
+        if values and name not in unsupported(source, number(current["num_gpus"])):
+            relief[name] = list(dict.fromkeys(values))
+    return relief
+
+
+def without_formats(values: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
+    """The values of parameters that change no number format."""
+    return {name: several for name, several in values.items() if not _is_format(name)}
+
+
+def _is_format(name: str) -> bool:
+    term = glossary()[name]
+    return term.is_format or term.type.partition(":")[2] in _ROUNDED
+
+
+def _workload_of(source: Source) -> str:
+    mesh = source.mesh
+    return "" if mesh is None else mesh.kind.workload
+
+
+def unsupported(source: Source, num_gpus: float) -> list[str]:
+    """What saves memory and no rule knows that the framework lacks.
+
+    Frameworks with models of their own, as their pipelines need, have their own losses. Paged
+    optimizers of bitsandbytes take no shards of FSDP (bitsandbytes issues 89 and 1633, torchtune
+    issue 1856), which has no ZeRO stage 1.
+    """
+    setting = source.setting
+    if not isinstance(setting, Setting):
+        return []
+    is_fsdp = 1 not in setting.framework.zero_stages and num_gpus > 1
+    names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
+    return [name for name, lacks in names.items() if lacks]
+
+
+def _parsed(word: str, type_: str) -> Any:
+    if type_ == "flag":
+        return word == "true"
+    return float(word) if type_ in ("count", "share", "number") else word
+
+
+def _on_gpus(current: Row, count: int) -> dict[str, Value]:
+    """The row of a plan on another number of GPUs."""
+    row = {**current, "num_gpus": count}
+    if "global_batch_size" in current:
+        batch, before = number(current["global_batch_size"]), number(current["num_gpus"])
+        copies = number(current["data_parallel"]) * count / before
+        if batch % (copies * number(current["micro_batch_size"])):
+            row["global_batch_size"] = int(batch * count / before)
+    return row
+
+
+def _with_columns(
+    table: ConfigurationTable, row: Mapping[str, Value], names: Sequence[str]
+) -> ConfigurationTable:
+    """A table with the values of a row in some of its columns."""
+    columns = {
+        name: np.full(table.shape, table.cast(name, glossary()[name].coded(row[name])))
+        for name in names
+        if name in table.names()
+    }
+    return replace(table, **columns)
+
+
+@record(kw_only=True)
+class _Near:
+    """All configurations with up to three changes that break no rule, judged."""
+
+    plan: Plan
+    problem: Problem
+    candidates: Candidates
+    current: Row
+    relief: Mapping[str, Sequence[Value]]
+    most_requests: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        plan: Plan,
+        wide: Plan,
+        base: ConfigurationTable,
+        current: Row,
+        may_be: MayBe,
+        only_layout: bool = False,
+    ) -> _Near:
+        problem = with_most_requests(wide.problem, plan, current)
+        # Only the limits that the user sets: whatever fits counts, however slow.
+        user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
+        limits = tuple(item for item in problem.constraints if item.name in user_limits)
+        problem = replace(problem, constraints=limits)
+        (source,) = problem.sources
+        if plan.workload.name == "serve":
+            # An engine takes in as many requests as it has room for: that is no change.
+            current, base = _with_fewer_requests(current, base)
+        relief = relief_values(source, current, may_be)
+        if only_layout:
+            relief = {name: relief[name] for name in _layout(source) if name in relief}
+        values = {
+            name: _few([value for value in several if value != current[name]])
+            for name, several in free_values(wide, current, may_be).items()
+            if name in _layout(source) or not only_layout
+        }
+        for name, several in relief.items():
+            values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
+        table = table_near(base, values, max(CHANGES))
+        if isinstance(source.setting, Setting) and current[_SPLIT] == 1:
+            current = _without(
+                current, _EXCHANGE
+            )  # follows the framework where sequences are split
+            usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
+            exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
+            table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})
+        possible = np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape))
+        # Where rules reject all of them one is judged, and rejected as well.
+        table = table.rows(possible if possible.size else np.zeros(1, dtype=np.intp))
+        judged = source.judged(table)
+        return cls(
+            plan=plan,
+            problem=problem,
+            candidates=judged,
+            current=current,
+            relief=relief,
+            most_requests=float(np.max(getattr(base, _CAP, 1.0))),
+        )
+
+    @property
+    def keeps_formats(self) -> BoolArray:
+        """Where all number formats are those of the plan."""
+        table = self.candidates.configurations
+        unchanged = np.ones(table.shape, dtype=np.bool_)
+        for name in table.names():
+            if _is_format(name):
+                unchanged &= getattr(table, name) == glossary()[name].coded(self.current[name])
+        return unchanged
+
+    @property
+    def tried(self) -> dict[str, list[Value]]:
+        """The values that may need less memory and break no rule, by parameter."""
+        table = self.candidates.configurations
+        tried = {}
+        for name, several in self.relief.items():
+            codes = {float(code) for code in np.unique(getattr(table, name))}
+            if values := [item for item in several if glossary()[name].coded(item) in codes]:
+                tried[name] = values
+        return tried
+
+    def best(
+        self, among: BoolArray, counts: range = CHANGES, chances: Sequence[float] = (SURE, MEDIAN)
+    ) -> Best:
+        """The fastest for each number of changes that surely fits; else that may fit."""
+        for surely in chances:
+            best = best_rows(self.problem, self.candidates, self.current, surely, counts, among)
+            if best:
+                return best
+        return {}
+
+    def changes(self, best: Best) -> list[Change]:
+        """The changes of the best rows, fewest first, as far as more of them gain more."""
+        changes: list[Change] = []
+        reached = 0.0
+        for candidates, place, value in map(self._filled, (best[count] for count in sorted(best))):
+            if value > reached * (1 + WORTH):
+                changes.append(change_at(candidates, place, self.current, value, np.nan))
+                reached = value
+        return changes
+
+    def _filled(self, best: tuple[Candidates, int, float]) -> tuple[Candidates, int, float]:
+        """A configuration with as many requests at once as it has room for, where they are open."""
+        candidates, place, value = best
+        if _CAP in self.current or not hasattr(candidates.configurations, _CAP):
+            return best
+        (source,) = self.problem.sources
+        row_table = candidates.configurations.rows(np.array([place]))
+        room = self.plan.workload.fitting(source, row_table).get(_CAP, 1.0)
+        most = min(room, self.most_requests)
+        judged = source.judged(replace(row_table, **{_CAP: np.array([most])}))
+        filled = float(np.ravel(judged.value(self.problem.objectives[0].name))[0])
+        return (judged, 0, filled) if filled > value else best
+
+
+def _few(values: Sequence[Value]) -> list[Value]:
+    """At most some of many values, evenly spread."""
+    step = max(1, len(values) // _MOST_VALUES)
+    return [*values[::step]]
+
+
+def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
+    """A plan whose number of requests at once is open, and its configuration with fewer ones."""
+    most = number(current[_CAP])
+    fewer = np.unique([*(item for item in _REQUESTS if item < most), most])
+    rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
+    return _without(current, _CAP), replace(rows, **{_CAP: fewer})
+
+
+def _without(row: Row, parameter: str) -> Row:
+    """A row in which a parameter is open, so that another value of it is no change."""
+    return {name: value for name, value in row.items() if name != parameter}
+
+
+def table_near(
+    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], most: int
+) -> ConfigurationTable:
+    """All configurations that differ from each of a table in up to ``most`` of these values."""
+    edits = [(name, item) for name, several in values.items() for item in several]
+    edits = [(name, item) for name, item in edits if name not in FOLLOWING]
+    # The last place stands for no edit, and the same edit twice is one.
+    picks = np.array([*combinations_with_replacement(range(len(edits) + 1), most)])
+    table = base.rows(np.repeat(np.arange(base.size), len(picks)))
+    picks = np.tile(picks, (base.size, 1))
+    columns = {name: getattr(table, name).copy() for name, _ in edits}
+    for place, (name, value) in enumerate(edits):
+        columns[name][(picks == place).any(axis=1)] = glossary()[name].coded(value)
+    table = replace(table, **columns)
+    return type(table).stacked([*_variants(table)])
+
+
+def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
+    """The table with what follows from other parameters as it is, and as each other value."""
+    plain_values = table.plain()
+    dependent = {
+        name: np.full(table.shape, plain_values[name], getattr(table, name).dtype)
+        for name in (*terms_about("dependent"), *FOLLOWING)
+        if name in plain_values and np.any(getattr(table, name) != plain_values[name])
+    }
+    yield table
+    if dependent:
+        yield replace(table, **dependent)
+    if isinstance(table, TrainingConfigurations) and not table.sequence_parallel.all():
+        yield replace(table, sequence_parallel=np.ones(table.shape, dtype=np.bool_))
+    if isinstance(table, ServingConfigurations):
+        yield replace(table, expert_quantization=table.quantization)

@@ -1,0 +1,233 @@
+"""Plans near another one: the values that its parameters may have, and how far each is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.cells import Row, Value, number
+from planner.base.records import record
+from planner.errors import PlannerError
+from planner.optimize.collector import full_rows
+from planner.optimize.pareto import FURTHEST
+from planner.optimize.problem import Problem
+from planner.optimize.result_columns import fit_probability
+from planner.optimize.source import Candidates
+from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.workloads.open_facts import assumed_limits
+from planner.workloads.plan import Plan, make_plan
+from planner.workloads.serving_space import told_at
+
+SURE = 0.9
+"""A change that fits less surely is taken where nothing else fits."""
+
+CHANGES = range(1, 4)
+"""More parameters at once are another plan, not a change."""
+
+WORTH = 0.01
+"""A further change gains more than that."""
+
+# These follow from others: a change of them alone is no decision of the user's.
+FOLLOWING = terms_about("following")
+_BEST = {"serve": "throughput_per_gpu"}
+
+MayBe = Callable[[str, Value], bool]
+"""Whether a parameter may get a value."""
+
+
+@record(kw_only=True)
+class Change:
+    """A better configuration and what is different there.
+
+    ``changed`` maps parameters to their values before and after, ``row`` has its result
+    columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
+    configuration before does not run. ``is_told`` is whether published runs tell such a gain
+    from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
+    runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
+    the objective.
+    """
+
+    changed: Mapping[str, tuple[Value, Value]]
+    row: Row
+    gain: float
+    fits: float
+    is_told: bool = True
+    value: float = np.nan
+
+
+def plans_around(
+    plan: Plan,
+    own: Row,
+    may_be: MayBe,
+    profile: str | None = None,
+    more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
+) -> Problem | None:
+    """The search for what is better: the space's values of each parameter and the plan's own.
+
+    ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
+    where they cannot be planned.
+    """
+    wide = wide_plan(plan, own, profile)
+    if wide is None:
+        return None
+    values = free_values(wide, own, may_be)
+    values |= {name: [*values.get(name, [own[name]]), *more[name]] for name in more}
+    try:
+        settings = {**wide.request.settings, **values}
+        problem = make_plan(wide.request.changed(settings=settings)).problem
+    except PlannerError:
+        return None
+    return with_most_requests(problem, plan, own)
+
+
+def with_most_requests(problem: Problem, plan: Plan, own: Row) -> Problem:
+    """The problem of an engine that runs as many requests at once as the plan's, at most."""
+    told = plan.request.max_num_seqs
+    if told is None or plan.workload.name != "serve":
+        return problem
+    at_once = int(number(own["concurrency"]))
+    sources = (one.changed(lambda s: told_at(s, told, at_once)) for one in problem.sources)
+    return replace(problem, sources=tuple(sources))
+
+
+def wide_plan(
+    plan: Plan, own: Row, profile: str | None = None, num_gpus: int | None = None
+) -> Plan | None:
+    """The plan of the default space, with what is no choice of speed as in the own plan.
+
+    ``num_gpus`` is another number of GPUs. None where the default space cannot be planned.
+    """
+    request, workload = plan.request, plan.workload.name
+    (source,) = plan.problem.sources
+    fixed = {
+        name: own[name]
+        for name, term in terms_of(workload, "parameter").items()
+        if name in own and _is_kept(term, workload)
+    }
+    # Nobody is to wait longer than now, or than is assumed to be good enough.
+    limits = {}
+    for name, bound in assumed_limits(workload, ()).items():
+        now = own.get(f"{name}_s")
+        limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
+    asked: dict[str, object] = {
+        plan.workload.profile_kind: profile or source.profile,
+        "space": None,
+        "num_gpus": num_gpus or int(number(own["num_gpus"])),
+        "settings": fixed,
+        "objectives": (_BEST.get(workload, "throughput"),),
+        "constraints": {**limits, **request.constraints},
+    }
+    if workload == "train":
+        asked["global_batch_size"] = int(number(own["global_batch_size"]))
+    if workload == "serve":
+        # What an engine is told to run at once goes with what it does.
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=None)
+    try:
+        return make_plan(request.changed(**asked))
+    except PlannerError:
+        return None
+
+
+def _is_kept(term: Term, workload: str) -> bool:
+    """Whether a parameter is decided for other reasons than speed: formats, kernels, exchanges,
+    the batch, what an engine leaves to others of a GPU's memory."""
+    is_kernel = term.type == "flag" and term.term not in FOLLOWING
+    is_batch = workload == "inference" and term.term == "concurrency"
+    is_other = term.term in ("gpu_memory_utilization", "cp_comm_type")
+    return (term.is_format or is_kernel or is_batch or is_other) and not term.option
+
+
+def free_values(wide: Plan, own: Row, may_be: MayBe) -> dict[str, list[Value]]:
+    """Of each parameter that is free the values of the space that may be, and the user's own."""
+    values: dict[str, list[Value]] = {}
+    (source,) = wide.problem.sources
+    fixed = wide.request.settings
+    if source.mesh is None:
+        return values
+    for name, term in terms_of(wide.workload.name, "parameter").items():
+        if name not in own or name in fixed or name == "num_gpus" or term.option:
+            continue
+        known = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        possible = [value for value in known if may_be(name, value)]
+        values[name] = list(dict.fromkeys([*possible, own[name]]))
+    return values
+
+
+Best = dict[int, tuple[Candidates, int, float]]
+"""For each number of changed parameters the best configuration, and its objective."""
+
+
+def best_by_distance(problem: Problem, own: Row, surely: float, counts: range = CHANGES) -> Best:
+    """The best configurations of a search that fit in a share ``surely`` of runs."""
+    best: Best = {}
+    for source in problem.sources:
+        for block in source.blocks(problem.objectives, problem.constraints):
+            if block.candidates is None:
+                continue
+            for count, one in best_rows(problem, block.candidates, own, surely, counts).items():
+                if count not in best or one[2] > best[count][2]:
+                    best[count] = one
+    return dict(sorted(best.items()))
+
+
+def best_rows(
+    problem: Problem,
+    candidates: Candidates,
+    own: Row,
+    surely: float,
+    counts: range = CHANGES,
+    among: BoolArray | None = None,
+) -> Best:
+    """The best of some candidates, by the first objective of the problem."""
+    codes = problem.codes(candidates) == 0
+    feasible = np.flatnonzero((codes if among is None else codes & among).ravel())
+    chances = candidates.at(candidates.value("fit_probability"), feasible)
+    # Where no published runs tell, what fits by the prediction counts.
+    feasible = feasible[~np.asarray(chances < surely)]
+    values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
+    distance = distances(candidates, own, feasible)
+    best: Best = {}
+    for count in counts:
+        at = np.flatnonzero(distance == count)
+        if at.size:
+            chosen = at[int(np.argmax(values[at]))]
+            best[count] = (candidates, int(feasible[chosen]), float(values[chosen]))
+    return best
+
+
+def distances(candidates: Candidates, own: Row, rows: IndexArray) -> FloatArray:
+    """How many parameters differ from the user's, of the rows at flat indices."""
+    configurations, total = candidates.configurations, np.zeros(rows.size)
+    for name, term in glossary().items():
+        if "parameter" not in term.kind or name in FOLLOWING or name not in own:
+            continue
+        values = getattr(configurations, name, None)
+        if values is not None:
+            differs = np.asarray(values) != term.coded(own[name])
+            total += candidates.at(differs, rows)
+    return total
+
+
+def change_at(candidates: Candidates, place: int, own: Row, value: float, gain: float) -> Change:
+    source = candidates.source
+    table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
+    (row,) = full_rows(table, [source])
+    changed = {
+        name: (own[name], row[name])
+        for name, term in glossary().items()
+        if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
+    }
+    sure = source.confidence(number(row["num_gpus"]))
+    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    return Change(
+        changed=changed,
+        row=row,
+        gain=gain,
+        fits=fit_probability(row),
+        is_told=not gain < factor - 1,
+        value=value,
+    )

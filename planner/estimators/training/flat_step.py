@@ -1,0 +1,127 @@
+"""A step that reaches a specified share of the peak, and its parts by their FLOPs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import ComputePrecision
+from planner.base.records import record
+from planner.configurations.table import TrainingConfigurations
+from planner.estimators.training.flops import (
+    HEAD,
+    forward_flops_by_part,
+    forward_flops_per_token,
+    model_flops_per_token,
+    recomputed_flops_per_token,
+    repeated_modules_flops,
+    tower_flops_per_token,
+)
+from planner.estimators.training.share import Setting, tokens_of_sample
+
+PASSES = ("forward", "backward", "recompute", "reference")
+TENSOR_PARALLEL = "tensor_parallel"
+_TOWER = "vision_tower"
+
+
+def hardware_flops_per_token(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    """Model FLOPs and recomputed FLOPs of a trained token."""
+    of_model = model_flops_per_token(setting.model, setting.workload.sequence_length, setting)
+    return of_model + _recomputed(setting, c)
+
+
+def _recomputed(setting: Setting, c: TrainingConfigurations) -> FloatArray:
+    return recomputed_flops_per_token(
+        setting.model,
+        setting.workload.sequence_length,
+        setting.recomputation(c),
+        c.flash_attention,
+        setting.framework.execution.selective_share,
+    )
+
+
+@record(kw_only=True)
+class FlatStep:
+    """A step whose FLOPs take a share of the peak, ``efficiency``: communication is inside it.
+
+    The share is one number, or one of each `ComputePrecision`.
+    """
+
+    setting: Setting
+    configurations: TrainingConfigurations
+    efficiency: float | tuple[float, ...]
+
+    @property
+    def share(self) -> FloatArray:
+        """The share of the peak that each configuration reaches."""
+        each = np.broadcast_to(self.efficiency, len(ComputePrecision))
+        return np.asarray(each[self.configurations.precision])
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """Seconds of a step."""
+        c, setting = self.configurations, self.setting
+        tokens = c.global_batch_size * tokens_of_sample(setting.workload)
+        flops = tokens * hardware_flops_per_token(setting, c)
+        return np.asarray(flops / (c.num_gpus * setting.machine.peak(c.precision) * self.share))
+
+    def parts(self, communication: FloatArray) -> dict[str, FloatArray]:
+        """Seconds of the passes and of tensor-parallel ``communication`` [s]; they add up to it.
+
+        What the share of the peak leaves no time for is hidden behind computation.
+        """
+        shown = np.fmin(communication, self.total * (1.0 - self.share))
+        whole = add(self._flops)
+        shares = (np.asarray((self.total - shown) * (flops / whole)) for flops in self._flops)
+        return {**dict(zip(PASSES, shares, strict=True)), TENSOR_PARALLEL: shown}
+
+    @cached_property
+    def _flops(self) -> tuple[Numeric, Numeric, Numeric, Numeric]:
+        """FLOPs of a token by pass, in the order of ``PASSES``."""
+        setting, work = self.setting, self.setting.workload
+        forward = forward_flops_per_token(setting.model, work.sequence_length)
+        whole = hardware_flops_per_token(setting, self.configurations)
+        again = _recomputed(setting, self.configurations)
+        reference = sum(work.forward_passes) * forward
+        return forward, whole - again - forward - reference, again, reference
+
+    def modules(self, communication: FloatArray) -> dict[str, dict[str, FloatArray]]:
+        """The same by module and pass; tensor-parallel communication is one of the modules.
+
+        The backward pass is split as the forward pass is, of frozen weights too.
+        """
+        times = self.parts(communication)
+        forward = forward_flops_by_part(self.setting.model, self.setting.workload.sequence_length)
+        of_tower = tower_flops_per_token(self.setting) / self._flops[1]
+        times[_TOWER], times["backward"] = (
+            times["backward"] * share for share in (of_tower, 1 - of_tower)
+        )
+        weights: dict[str, Mapping[str, Numeric]] = {
+            "forward": forward,
+            "backward": forward,
+            "recompute": self._repeated(forward),
+        }
+        found: dict[str, dict[str, FloatArray]] = {}
+        for name, parts in weights.items():
+            whole = add(parts.values())
+            for module, flops in parts.items():
+                share = np.where(whole > 0, flops / np.where(whole > 0, whole, 1.0), 0.0)
+                found.setdefault(module, {})[name] = times[name] * share
+        for name in (_TOWER, "reference", TENSOR_PARALLEL):
+            found[name] = {name: times[name]}
+        return found
+
+    def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
+        """How repeated FLOPs divide: of modules as they are repeated, of layers as they are."""
+        setting, c = self.setting, self.configurations
+        length, again = setting.workload.sequence_length, setting.recomputation(c)
+        alone = repeated_modules_flops(setting.model, length, again, c.flash_attention)
+        in_layers: dict[str, Numeric] = {**forward, HEAD: 0.0}
+        named = dict(zip(("attention", "feed_forward"), alone, strict=True))
+        return {
+            name: np.where(add(alone) > 0, named.get(name, 0.0), flops)
+            for name, flops in in_layers.items()
+        }

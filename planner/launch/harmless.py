@@ -1,0 +1,70 @@
+"""Options that change neither time nor memory, with the reason: the table ``harmless.toml``.
+
+Every option that a parser accepts is read by a row of its target, or stands there, or may change
+the result in a way that is not modelled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base import reading
+from planner.errors import LaunchError
+
+_OFF = ("", "false", "none", "null", "no", "off", "disabled")
+_DEFAULT = "it is the default"
+
+
+def harmless_reason(
+    option: str, texts: Sequence[str | None], workloads: Sequence[str], default: str = ""
+) -> str:
+    """Why an option changes neither time nor memory; empty where it may.
+
+    Parameters
+    ----------
+    option : as the file spells it
+    texts : its values, none of a flag
+    workloads : of its tool, the option's family: ``train`` or serving
+    default : its value without the option, empty where that is not known
+
+    >>> harmless_reason("--log-level", ["info"], ["serve"])
+    'logging and reports'
+    >>> harmless_reason("--decode-context-parallel-size", ["8"], ["serve"])
+    ''
+    """
+    name = option.rpartition(" ")[2].lstrip("-").replace("-", "_").lower()
+    value = " ".join(str(text).lower() for text in texts)
+    for reason, pattern, values in _table("train" if "train" in workloads else "serve"):
+        if pattern.fullmatch(name) and (not values or value in values):
+            return reason
+    usual = default.lower() in _OFF if value in _OFF else default.lower() == value
+    return _DEFAULT if texts and usual else ""
+
+
+@cache
+def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
+    path = Path(__file__).parent / "harmless.toml"
+    rows: Any = reading.read_toml(path, LaunchError)["harmless"]
+    table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []
+    for row in rows:
+        if row.get("of", family) != family:
+            continue
+        but = "".join(rf"(?!{_behind_points([name])}\Z)" for name in row.get("but", ()))
+        plain = [option for option in row["options"] if "=" not in option]
+        table.append((row["why"], re.compile(but + _behind_points(plain)), frozenset()))
+        for option, _, values in (
+            option.partition("=") for option in row["options"] if "=" in option
+        ):
+            pattern = re.compile(but + _behind_points([option]))
+            table.append((row["why"], pattern, frozenset(values.split("|"))))
+    return tuple(table)
+
+
+def _behind_points(patterns: Sequence[str]) -> str:
+    """A pattern of these options, also behind a point: ``logger.*`` of ``trainer.logger.level``."""
+    words = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
+    return rf"(?:.*\.)?(?:{words})"

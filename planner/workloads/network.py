@@ -1,0 +1,78 @@
+"""The network between nodes in words: "10GbE per node", "100 Gbit/s per GPU", "8x NDR per node"."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+
+from planner.base.units import UNITS
+from planner.errors import SearchSpaceError
+from planner.specs.gpu import ClusterSpec
+
+_GBIT = UNITS["byte/s"]["Gbit/s"]
+_INFINIBAND = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
+# A port of today's adapters; several carry more where the words do not count them.
+_FASTEST_PORT = 400 * _GBIT
+_SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+_SAID = re.compile(
+    r"\s*(?:(?P<count>\d+)\s*[x*]\s*)?"
+    r"(?:(?P<rate>\d+(?:\.\d+)?)[ -]?(?P<size>[kKMGTgmt])(?P<unit>\w*(?:/s)?)|(?P<name>[EHNX]DR))"
+    r"(?:\s*(?:infiniband|ib|roce|ethernet|nics?|ports?)\b)*"
+    r"\s*(?:per|/|an?|each|for each)\s*(?P<whom>node|host|server|machine|gpu|card)s?\s*",
+    re.IGNORECASE,
+)
+_BITS = ("be", "b/s", "bps", "bit/s", "bits/s", "bit", "bits", "igabit", "")
+_BYTES = ("B/s", "Bps", "byte/s", "bytes/s")
+_HOW = (
+    'write the rate and whose it is: "10GbE per node", "100 Gbit/s per GPU", "25 GB/s per GPU", '
+    '"8x NDR per node"'
+)
+
+
+def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
+    """The cluster with the network that a user describes, None for its own.
+
+    GPUs of a node share its ports: each has a part of the rate, and as many share a port as come
+    to it.
+
+    Raises
+    ------
+    SearchSpaceError
+        The words are not understood, or the rate is none.
+    """
+    if network is None:
+        return cluster
+    number, rate, is_of_node = _read(network)
+    per_node = cluster.gpus_per_node
+    bandwidth = number * rate
+    gpus_per_nic = 1
+    if is_of_node:
+        ports = number if number > 1 else math.ceil(rate / _FASTEST_PORT)
+        bandwidth, gpus_per_nic = bandwidth / per_node, max(round(per_node / ports), 1)
+    out = replace(cluster.scale_out, bandwidth=bandwidth, gpus_per_nic=gpus_per_nic)
+    return replace(cluster, scale_out=out)
+
+
+def _read(network: str) -> tuple[int, float, bool]:
+    """How many ports, bytes per second of one, and whether they are those of a node."""
+    said = _SAID.fullmatch(network)
+    if said is None:
+        raise SearchSpaceError(f"--network {network!r}: {_HOW}.")
+    number = int(said["count"] or 1)
+    if said["name"]:
+        rate = _INFINIBAND[said["name"].upper()] * _GBIT
+    else:
+        rate = float(said["rate"]) * _SIZES[said["size"].lower()] * _unit(said["unit"], network)
+    if not 0 < number * rate < math.inf:
+        raise SearchSpaceError(f"--network {network!r} is no rate: {_HOW}.")
+    return number, rate, said["whom"].lower() not in ("gpu", "card")
+
+
+def _unit(unit: str, network: str) -> float:
+    """Bytes of a unit: a capital B is a byte, as in GB/s; GbE, Gb/s, Gbps and a bare G are bits."""
+    if unit in _BYTES:
+        return 1.0
+    if unit.lower() in _BITS:
+        return 1 / 8
+    raise SearchSpaceError(f"--network {network!r}: {unit} is no unit of a rate; {_HOW}.")

@@ -1,0 +1,216 @@
+"""Each closed form of requests in a replica against a simulation of it, on drawn questions.
+
+Of equal lengths whose prompts take most of the time the time per token and the first tokens of a
+loop depend on which prompts happen to meet: tolerances are wider there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from event_replica import Lengths, Replica, Seen, StepCosts
+from test_event_replica import deployment
+
+import planner
+from planner.configurations.table import ServingConfigurations
+from planner.estimators.inference.burst import share_until_the_end
+from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.loop import Served, served_at_concurrency
+from planner.estimators.inference.memory import serving_memory
+from planner.estimators.inference.percentiles import time_to_first_token_percentile
+from planner.estimators.inference.setting import ServingSetting
+
+DEPLOYMENTS = [
+    ("llama-3.1-8b", 1, "vllm", (1024, 256)),
+    ("llama-3.1-8b", 1, "vllm", (217, 202)),
+    ("llama-3.1-70b", 4, "vllm", (1024, 256)),
+    ("mixtral-8x7b", 2, "vllm", (256, 512)),
+    ("llama-3.1-8b", 1, "tgi", (1024, 256)),
+    ("llama-3.1-8b", 1, "vllm", (6000, 100)),
+]
+SEEDS = range(1, 5)
+_BUSY = 0.6
+
+
+def one(values: Any) -> float:
+    return float(np.ravel(values)[0])
+
+
+@dataclass(frozen=True)
+class Question:
+    """``number`` requests of ``clients`` who start at once, in a replica of some places."""
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    tokens: tuple[int, int]
+    clients: int
+    number: int
+    variation: float
+
+    @staticmethod
+    def drawn(chance: random.Random, beyond: Callable[[int], tuple[int, int]]) -> Question:
+        """``beyond`` makes clients and number of the places."""
+        model, gpus, engine, tokens = chance.choice(DEPLOYMENTS)
+        variation = chance.choice([0.0, 0.5, 1.0])
+        places = chance.choice([32, 64, 128])
+        clients, number = beyond(places)
+        setting, c = deployment(model, gpus, engine, tokens, variation)
+        scheduler = replace(setting.engine.scheduler, max_num_seqs=places)
+        workload = replace(
+            setting.workload,
+            request_rate=None,
+            num_requests=number,
+            equal_lengths=variation == 0,
+        )
+        setting = replace(
+            setting, engine=replace(setting.engine, scheduler=scheduler), workload=workload
+        )
+        c = replace(c, concurrency=np.asarray(float(clients)))
+        return Question(setting, c, tokens, clients, number, variation)
+
+    def closed(self) -> tuple[ServingEstimate, float]:
+        """What the closed form says, and the rate until the last answer."""
+        setting, c = self.setting, self.configurations
+        least = min(self.clients, setting.engine.scheduler.max_num_seqs)
+        memory = serving_memory(setting, replace(c, concurrency=np.asarray(float(least))))
+        served = served_at_concurrency(setting, c, memory)
+        running = np.asarray(min(self.clients, self.places(memory.most_sequences)), np.float64)
+        share = share_until_the_end(setting, served, running, np.asarray(float(self.number)))
+        found = ServingEstimate(
+            setting=setting, configurations=c, memory=memory, served=served,
+            rejected_by=np.zeros((), np.int8),
+        )  # fmt: skip
+        return found, one(served.request_rate * share)
+
+    def places(self, room: Any) -> int:
+        return int(min(one(room), self.setting.engine.scheduler.max_num_seqs))
+
+    def seen(self, found: ServingEstimate) -> list[Seen]:
+        """What the simulation says, of several seeds."""
+        costs = StepCosts.of(
+            found.served.phases,
+            self.tokens[0],
+            self.setting.engine.scheduler.chunked_prefill,
+        )
+        return [
+            Replica(
+                costs=costs,
+                places=self.places(found.memory.most_sequences),
+                step_tokens=8192,
+                prompts=Lengths(mean=self.tokens[0], variation=self.variation),
+                answers=Lengths(mean=self.tokens[1], variation=self.variation),
+                pause=self.setting.engine.execution.request_overhead,
+                seed=seed,
+            ).benchmark(self.clients, self.number)
+            for seed in SEEDS
+        ]
+
+
+def mean(seen: list[Seen], of: Callable[[Seen], float]) -> float:
+    return float(np.mean([of(each) for each in seen]))
+
+
+def first_of(served: Served, setting: ServingSetting) -> float:
+    return one(served.time_to_first_token) - setting.engine.execution.request_overhead
+
+
+def is_odd(question: Question, served: Served) -> bool:
+    """Whether prompts of equal lengths fill the replica."""
+    return question.variation == 0 and one(served.utilization) > _BUSY
+
+
+@pytest.mark.few(10)
+@pytest.mark.parametrize("seed", range(60))
+def test_a_burst_drains(seed: int) -> None:
+    """Of all requests at once, fewer than the places or several times as many."""
+    chance = random.Random(seed)
+    waves = chance.choice([0.2, 0.6, 1.0, 1.5, 3.0, 8.0])
+
+    def beyond(places: int) -> tuple[int, int]:
+        return (max(int(waves * places), 4),) * 2
+
+    question = Question.drawn(chance, beyond)
+    found, rate = question.closed()
+    seen, served = question.seen(found), found.served
+    odd = is_odd(question, served)
+    first = first_of(served, question.setting)
+    assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), rel=0.25)
+    assert rate == pytest.approx(mean(seen, lambda one: question.number / one.end), rel=0.2)
+    token = mean(seen, lambda one: one.token)
+    assert one(served.time_per_output_token) == pytest.approx(token, rel=0.45 if odd else 0.2)
+    overhead = question.setting.engine.execution.request_overhead
+    for share in (0.9, 0.99):
+        within = one(time_to_first_token_percentile(found, share)) - overhead
+        drawn = mean(seen, lambda one, share=share: Seen.within(one.first, share))
+        assert within == pytest.approx(drawn, rel=0.3), share
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("seed", range(60))
+def test_clients_who_send_a_number_of_requests(seed: int) -> None:
+    """Fewer of them than the places, or more, of whom some wait in a line."""
+    chance = random.Random(seed)
+    share, each = chance.choice([0.3, 0.8, 1.5, 3.0]), chance.uniform(2, 8)
+
+    def beyond(places: int) -> tuple[int, int]:
+        clients = max(int(share * places), 2)
+        return clients, int(each * clients)
+
+    question = Question.drawn(chance, beyond)
+    found, rate = question.closed()
+    seen, served = question.seen(found), found.served
+    odd = is_odd(question, served)
+    assert rate == pytest.approx(mean(seen, lambda one: question.number / one.end), rel=0.15)
+    token = mean(seen, lambda one: one.token)
+    assert one(served.time_per_output_token) == pytest.approx(token, rel=0.45 if odd else 0.18)
+    # A mean first token of a tenth of a second is one of a few steps.
+    near = {"rel": 0.35, "abs": 0.05}
+    if not odd:
+        first = first_of(served, question.setting)
+        assert first == pytest.approx(mean(seen, lambda one: Seen.mean(one.first)), **near)
+
+
+@pytest.mark.few(6)
+@pytest.mark.parametrize("seed", range(30))
+def test_requests_at_a_rate_with_and_without_an_end(seed: int) -> None:
+    chance = random.Random(seed)
+    model, gpus, engine, tokens = chance.choice(DEPLOYMENTS[:5])
+    variation, load = chance.choice([0.0, 0.5]), chance.choice([0.4, 0.7, 1.5])
+    # Faster than they are answered, more of them than fill the places twice.
+    number = 1500 if load > 1 else chance.choice([None, 200, 1500])
+    asked: dict[str, Any] = {
+        "workload": "serve", "model": model, "gpu": "h100", "num_gpus": gpus, "engine": engine,
+        "input_tokens": tokens[0], "output_tokens": tokens[1], "input_variation": variation,
+        "output_variation": variation,
+        "settings": {"concurrency": 96, "tensor_parallel": gpus},
+    }  # fmt: skip
+    capacity = planner.estimate(**asked, request_rate=0.1).candidates.capacity.item()
+    rate = load * capacity
+    found = planner.estimate(**asked, request_rate=rate, num_requests=number).candidates
+    scheduler = found.setting.engine.scheduler
+    served = found.estimate.served
+    runs = []
+    for drawn in SEEDS:
+        replica = Replica(
+            costs=StepCosts.of(served.phases, tokens[0], scheduler.chunked_prefill),
+            places=96,
+            step_tokens=scheduler.max_num_batched_tokens,
+            prompts=Lengths(mean=tokens[0], variation=variation),
+            answers=Lengths(mean=tokens[1], variation=variation),
+            seed=drawn,
+        )
+        runs.append(replica.poisson(rate, 3000) if number is None else replica.ending(rate, number))
+    first = found.time_to_first_token.item() - found.setting.engine.execution.request_overhead
+    expected = mean(runs, lambda one: Seen.mean(one.first))
+    assert first == pytest.approx(expected, rel=0.2)
+    token = mean(runs, lambda one: one.token)
+    assert found.time_per_output_token.item() == pytest.approx(token, rel=0.15)
+    if number is not None:
+        assert found.promises.makespan.item() == pytest.approx(
+            mean(runs, lambda one: one.end), rel=0.15
+        )
