@@ -24,7 +24,7 @@ from planner.decide.sizing.services import Service, read_services, read_stock, s
 from planner.decide.sizing.size import contracts_given, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
-from planner.launch.write import Launch, launch_of, save_launch, with_profiles
+from planner.launch.write import Launch, for_target, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
 from planner.question.inputs import shown, whole
 from planner.question.request import Request
@@ -421,7 +421,7 @@ def write_launch(
     base = None if plan is None else PinnedPlan.read(Path(plan)).request()
     asked = make_request(request, base=base)
     if base is None:
-        asked = recommended_of(with_profiles(asked, target)).request()
+        asked = recommended_of(for_target(asked, target)).request()
     made = launch_of(asked, target, wrapper)
     if output is not None:
         save_launch(Path(output), made)

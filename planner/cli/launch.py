@@ -42,10 +42,10 @@ def launch(given: options.Given) -> None:
         given["workload"] = usual_workload(given["target"], given["workload"])
     request = make_request(given)
     if given["plan"] is None and given["from_file"] is None:
-        from planner.launch.write import with_profiles
+        from planner.launch.write import for_target
         from planner.show.answers import recommended_of
 
-        request = recommended_of(with_profiles(request, given["target"])).request()
+        request = recommended_of(for_target(request, given["target"])).request()
     elif given.get("imported") is not None:
         from planner.launch.assumed import as_started
         from planner.launch.write import translated

@@ -44,9 +44,9 @@ def search(given: options.Given) -> None:
             given["workload"] = usual_workload(given["launch"], given["workload"])
     request = make_request(given, is_search=True)
     if given["launch"] is not None:
-        from planner.launch.write import with_profiles
+        from planner.launch.write import for_target
 
-        request = with_profiles(request, given["launch"])
+        request = for_target(request, given["launch"])
     from planner.base.files import check_outputs
     from planner.show.views.documents import finish_search
     from planner.show.views.rows import result_blocks, row_files

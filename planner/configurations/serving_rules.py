@@ -110,7 +110,11 @@ def _kv_cache(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     gpu = context.gpu
     unpacks = gpu.architecture in context.engine.unpacked_cache_architectures
     lacks_fp8 = Precision.FP8 not in gpu.peak_flops and not unpacks
-    return np.asarray((c.kv_cache == CacheType.FP8) & lacks_fp8)
+    lacking = [
+        code.word not in context.engine.caches or (code == CacheType.FP8 and lacks_fp8)
+        for code in CacheType
+    ]
+    return np.asarray(lacking)[c.kv_cache]
 
 
 def _positions(c: ServingConfigurations, context: ServingContext) -> BoolArray:
@@ -130,6 +134,11 @@ def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     for name in terms_about("degree", "serve"):
         if not getattr(context.engine, name):
             violated = violated | (getattr(c, name) > 1)
+    for name in context.engine.undivided:
+        ranks = getattr(c, name)
+        violated = violated | ((ranks > 1) & (ranks != c.stage_gpus))
+    if context.engine.one_split:
+        violated = violated | ((c.tensor_parallel > 1) & (c.pipeline_parallel > 1))
     return violated
 
 
@@ -174,8 +183,8 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
          "request per rank", _attention_data),
         ("quantization", "the engine has no kernels for this quantization on this GPU",
          _quantization),
-        ("kv_cache", "the GPU has no fp8, and the engine no kernels that read such a cache without"
-         " it", _kv_cache),
+        ("kv_cache", "the engine has no cache of this type, or the GPU no fp8 and the engine no "
+         "kernels that read such a cache without it", _kv_cache),
         ("context_length", "input and output together exceed the model's positions", _positions),
         ("offload", "the GPU's link to its host is not known, or both have one memory", _offload),
         ("engine", "the engine does not support this combination", _engine),

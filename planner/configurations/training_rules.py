@@ -405,7 +405,12 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
     places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
-    return np.asarray(c.pipeline_parallel * v > places)
+    chunks = c.pipeline_parallel * v
+    violated = chunks > places
+    if context.framework.equal_chunks:
+        layers = context.model.num_hidden_layers - context.model.mtp_num_layers
+        violated = violated | indivisible(layers, chunks)
+    return np.asarray(violated)
 
 
 def _virtual(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -459,6 +464,15 @@ def _experts(c: TrainingConfigurations, context: Context) -> BoolArray:
     for number in numbers:
         violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
+
+
+def _experts_in_shards(c: TrainingConfigurations, context: Context) -> BoolArray:
+    if not context.framework.experts_in_shards:
+        return np.zeros((), dtype=np.bool_)
+    is_copied = c.zero_stage == ZeroStage.NONE
+    copies = np.where(is_copied, c.data_parallel, c.data_parallel_replicas)
+    of_copy = c.num_gpus / c.pipeline_parallel / copies
+    return np.asarray((c.expert_parallel > 1) & indivisible(of_copy, c.expert_parallel))
 
 
 def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -578,7 +592,8 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("pipeline_layout", "pipeline_layout has pipeline_parallel x virtual_pipeline chunks, of "
          "all layers of the model, and none without layers inside", _layout),
         ("num_hidden_layers", "pipeline_parallel x virtual_pipeline cannot exceed the layers, or "
-         "with virtual_pipeline > 1 the layers, the embedding and the loss", _layers),
+         "with virtual_pipeline > 1 the layers, the embedding and the loss; some frameworks need "
+         "equal chunks", _layers),
         ("virtual_pipeline", "virtual_pipeline > 1 needs pipeline_parallel > 1 and an interleaved "
          "schedule", _virtual),
         ("layer_split", "layer_split needs pipeline_parallel > 1 without virtual_pipeline",
@@ -600,6 +615,9 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("zero_stage", "zero_stage > 0 on several GPUs needs several data-parallel ranks", _zero),
         ("data_parallel_replicas", "data_parallel_replicas > 1 needs zero_stage > 0, and divides "
          "the data-parallel ranks with two or more left to shard over", _replicas),
+        ("expert_shards", "this framework splits experts over the GPUs of a pipeline stage that "
+         "share one copy of the weights, whose number expert_parallel must divide",
+         _experts_in_shards),
         ("recompute_num_layers", "recompute_num_layers > 0 needs full recomputation of fewer "
          "layers than a stage has", _recomputed_layers),
         ("attention_kernel", ATTENTION_KERNEL, attention_kernel),

@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import inf, lcm, prod
 from pathlib import Path
 
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.errors import PlannerError
+from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import SPLITS, Imported, count_in
 from planner.launch.launchers.world import gpus_named
 from planner.launch.read import PROSE, read_launch
 from planner.launch.shape import model_named, model_within
-from planner.launch.understood import LENGTHS, number_of
+from planner.launch.understood import LENGTHS, REPLICAS, number_of
 from planner.optimize.collector import full_rows
 from planner.question.inputs import read_all
 from planner.question.request import ALL, Request
@@ -27,6 +28,7 @@ from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hardware import default_cluster
 from planner.specs.quantization import checkpoint_of, resembled
 from planner.workloads.base import Evaluation
+from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.given import Said
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
@@ -106,6 +108,27 @@ def full_row(found: Evaluation) -> Row:
     """The result columns of one configuration, unknown numbers as None."""
     (row,) = full_rows(found.table(), [found.source])
     return row
+
+
+def _with_pools(found: Imported, num_gpus: int) -> Imported:
+    """The pools of a launch, each so many times as large that they take all GPUs together.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs are not a multiple of those of the file.
+    """
+    own = count_in(found.values.get("num_gpus"))
+    if not own or num_gpus == own:
+        return found
+    if num_gpus % own:
+        raise LaunchError(
+            f"{found.path}: its prefill and decode workers take {own} GPUs together, and "
+            f"{num_gpus} are no multiple of them: give --gpus {max(num_gpus // own, 1) * own}, or "
+            "--set replicas and prefill_replicas."
+        )
+    copies = {name: count_in(found.values.get(name, 1)) * (num_gpus // own) for name in REPLICAS}
+    return replace(found, values={**found.values, **copies, "num_gpus": num_gpus})
 
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
@@ -259,16 +282,20 @@ class LaunchFile:
 
     def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
         given = self._given_gpus() if num_gpus is None else str(num_gpus)
-        gpu = gpu or _alone(self.asked.get("gpu"))
-        found = read_launch(
+        read = partial(
+            read_launch,
             self.path,
             self.number,
             self.specs,
-            num_gpus=given,
-            gpu=gpu,
+            gpu=gpu or _alone(self.asked.get("gpu")),
+            release=str(self.asked.get("engine_version") or ""),
             text=self.text,
             workload=self.workload,
         )
+        found = read(num_gpus=given)
+        is_pooled = found.values.get("mode") == DISAGGREGATED and not {*REPLICAS} & {*self.asked}
+        if given is not None and is_pooled:
+            found = _with_pools(read(), int(given))
         found = found.of_other_model() if "model" in self.asked else found
         # Of a parameter the default stays: a batch that follows another is scaled by it.
         parameters = terms_of(found.workload, "parameter")

@@ -277,7 +277,7 @@ class Imported:
         settings: dict[str, object] = {}
         questions: dict[str, object] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        values = self._following({**self.values, **asked}, self._values(asked, specs))
+        values = self._following({**self.values, **asked}, self.values)
         for name, value in values.items():
             if name in asked:
                 continue
@@ -291,20 +291,6 @@ class Imported:
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
         return PlanRequest(**vars(found))
-
-    def _values(self, asked: Mapping[str, object], specs: Path | None) -> Mapping[str, Any]:
-        """The values of the file, with the profile of a release that the user names."""
-        number = asked.get("engine_version")
-        if number is None or "engine" in asked or "engine" not in self.values:
-            return self.values
-        known = {**self.values, "engine": self.target.profiles[0], **asked}
-        profile, _ = _profile(
-            Version(tool=self.target.name, number=str(number), line=0),
-            self.target,
-            known,
-            Catalogue(specs),
-        )
-        return {**self.values, "engine": profile}
 
     def lacking(self, asked: Mapping[str, object]) -> tuple[str, ...]:
         """What is neither in the file nor among these answers, by term."""
@@ -433,7 +419,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values["engine_version"] = version.number
         notes += filter(None, [told])
     open_names = [name for name in _OF_PLANS if name not in values]
-    formats = [name for name in _FORMATS if name in answers.defaults]
+    formats = [name for name in _FORMATS if name in answers.defaults or name not in values]
     beside, told_beside = told_by_plan(path, [*open_names, *formats])
     notes += told_beside
     values |= beside
@@ -499,7 +485,7 @@ def _profile(
         return catalogue.load_engine(usual).spec.name, version.unmeasured
     gpu = values.get("gpu")
     vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
-    read_at = f"Version read: {version.number} (line {version.line})"
+    read_at = f"Version read: {version.number} ({version.place})"
     profile = version.profile(catalogue, vendor)
     if profile is None and has_profiles(version.tool, catalogue):
         told = f"{read_at}: it has no profile, {usual} is used."

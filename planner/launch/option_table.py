@@ -451,8 +451,11 @@ class Accepted:
             return AcceptedOption(name=word)
         if not word.startswith("--") or len(word) < _SHORTEST:
             return None
-        starting = {name for name in self.options if name.startswith(word)}
-        return self.options[starting.pop()] if len(starting) == 1 else None
+        for spelt in (word, word.replace("_", "-")):
+            starting = {name for name in self.options if name.startswith(spelt)}
+            if len(starting) == 1:
+                return self.options[starting.pop()]
+        return None
 
     def of_command(self, options: Mapping[str, Given]) -> dict[str, Given]:
         """Options by name, keys of documents as a command calls them.

@@ -543,6 +543,7 @@ def read_launch(
     *,
     num_gpus: str | None = None,
     gpu: str | None = None,
+    release: str = "",
     text: str | None = None,
     workload: object = None,
 ) -> Imported:
@@ -550,7 +551,8 @@ def read_launch(
 
     Without a number the first whose model and sizes are known, with a note of the others.
 
-    ``num_gpus`` and ``gpu`` are those on which the user starts it, whatever the file says;
+    ``num_gpus`` and ``gpu`` are those on which the user starts it, ``release`` is the version of
+    the engine that he names, whatever the file says;
     ``text`` is read in place of that of the file; ``workload`` is what is planned of programs
     that do several things.
 
@@ -565,7 +567,7 @@ def read_launch(
     for file, one in started:
         try:
             target = readers()[one.target].for_workload(workload)
-            found.append(imported(file, target, _on(one, num_gpus, gpu), specs))
+            found.append(imported(file, target, _on(one, num_gpus, gpu, release), specs))
         except PlannerError as error:  # of several things some may be for people alone
             errors.append(error)
     if not found:
@@ -658,8 +660,9 @@ def _complete(one: Imported, specs: Path | None) -> Imported:
     return replace(both, found=one.found, notes=(note, *both.notes))
 
 
-def _on(found: Found, num_gpus: str | None, gpu: str | None) -> Found:
-    """The launch on so many GPUs of this kind, where the user says which."""
+def _on(found: Found, num_gpus: str | None, gpu: str | None, release: str) -> Found:
+    """The launch on so many GPUs of this kind, of this release, where the user names them."""
+    found = replace(found, release=release or found.release)
     world = found.world
     if num_gpus is not None:
         world = World(num_gpus=stated("num_gpus", num_gpus, 0), gpu=world.gpu)

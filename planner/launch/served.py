@@ -17,15 +17,17 @@ from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
+from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import Accepted, OptionTable, shipped_rows, tool_named
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
-from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading
+from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading, version_of
 from planner.layers.model import count_parameters, layer_parameters
 from planner.question.inputs import read
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
+from planner.specs.profile import engine_on
 from planner.specs.quantization import checkpoint_of
 from planner.specs.serving import DraftMethod, ServingWorkload
 
@@ -217,11 +219,31 @@ def _model_name(told: Told, engine: Engine) -> str | None:
 
 
 def known_gpu(name: str | None) -> GpuSpec | None:
-    """The GPU that a scheduler's word means; None where it is not known."""
+    """The GPU that a label, a scheduler or the user calls so; None where it is not known."""
     try:
-        return Catalogue().load_gpu(name).spec if name else None
+        return Catalogue().load_gpu(gpu_called(name) or name).spec if name else None
     except (PlannerError, OSError, ValueError):
         return None
+
+
+def scheduler_default_of(told: Told, engine: Engine, name: str) -> tuple[int, str]:
+    """What ``name`` is on the GPU in the release of a file where no option sets it, and why."""
+    if any(row.parameter == name for row in engine.table.defaults):
+        return engine.table.default(name, *gpu_kind(told))
+    catalogue, gpu = Catalogue(), known_gpu(told.reading.found.world.gpu)
+    release = version_of(engine.name, told.reading.found)
+    vendor = None if gpu is None else gpu.vendor
+    profile = (release and release.profile(catalogue, vendor)) or engine.name
+    number = "" if release is None else release.number
+    spec = catalogue.load_engine(profile).spec
+    is_of_program = name == "offline_batched_tokens"
+    scheduler = engine_on(spec, gpu, number, offline=is_of_program).scheduler
+    is_seqs = name == "max_num_seqs"
+    value = scheduler.max_num_seqs if is_seqs else scheduler.max_num_batched_tokens
+    option = "--max-num-seqs" if is_seqs else "--max-num-batched-tokens"
+    program = " of a program without a server" if is_of_program else ""
+    where = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
+    return value, f"{option} is {value:,} by default{program}{where}"
 
 
 @record(kw_only=True)
@@ -488,12 +510,11 @@ def gpu_kind(told: Told) -> tuple[str | None, float]:
 def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
     """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
     reading = told.reading
-    kind = gpu_kind(told)
     own = {row.parameter for row in engine.table.rows}
     name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
     seqs = whole(reading.value(name))
     if seqs is None:
-        seqs, why = engine.table.default(name, *kind)
+        seqs, why = scheduler_default_of(told, engine, name)
         told.assume("concurrency", max(seqs * each, ranks), why)
     else:
         told.values["concurrency"] = seqs * each
@@ -504,7 +525,7 @@ def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
         least = -(-int(told.values["concurrency"]) // ranks)
         told.assume("max_num_batched_tokens", least, "one token of each request of a rank")
     elif tokens is None:
-        tokens, why = engine.table.default(name, *kind)
+        tokens, why = scheduler_default_of(told, engine, name)
         least = 1 if is_of_server else seqs
         told.assume("max_num_batched_tokens", max(tokens // over, least), why)
     else:

@@ -20,6 +20,7 @@ from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_names import TrainingObjective
+from planner.configurations.table import PREFILL
 from planner.documents.shell.text import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import (
@@ -39,7 +40,7 @@ from planner.launch.option_table import (
 from planner.launch.understood import Answers, Found, Gathered, Reading, without_nulls
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
-from planner.question.terms import glossary, terms_of
+from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
@@ -49,6 +50,8 @@ from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
 _AUTO = "auto"
+_NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
+"""Quantities of tables, without which nothing starts that is the plan."""
 
 
 @record(kw_only=True)
@@ -350,6 +353,8 @@ class Target:
     honoured : what of a change stands in a file itself, in words that its program honours, and
         what in files beside it; raises `LaunchError` where it honours none of these words
     script : what the Trainer's table is told of the script that it starts
+    narrowed : a search's request without what the target cannot start, where its table does not
+        say so
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
     whole : a command or document with all that its table reads: words that no parser of ours
         knows, what it begins from
@@ -378,6 +383,7 @@ class Target:
     honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
     script: Callable[[Job], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
+    narrowed: Callable[[Request], Request] = lambda request: request
     whole: Callable[[Found], Found] = lambda found: found
     step: Target | None = None
     aliases: tuple[str, ...] = ()
@@ -445,6 +451,7 @@ class Target:
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
+        self._refuse_other_layout((*settings.unexpressed, *draft.unexpressed))
         known = name in (*self.profiles, *self.nearest)
         notes = () if known else (f"Times and memory are predicted as for {name}.",)
         return replace(
@@ -453,6 +460,18 @@ class Target:
             left=(*settings.left, *draft.left),
             notes=(*notes, *draft.notes),
         )
+
+    def _refuse_other_layout(self, unexpressed: Sequence[Remark]) -> None:
+        """Refuse a plan whose GPUs would be split in another way than it has them."""
+        names = {*terms_about("degree"), "virtual_pipeline", *_NOT_STARTED}
+        wrong = [
+            str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
+        ]
+        if wrong:
+            raise LaunchError(
+                f"{self.title} cannot start this plan: {'; '.join(wrong)}. Change it with --set, "
+                "or choose another target."
+            )
 
     def is_of_release(self, profile: object) -> bool:
         """Whether a profile tells of the tool in other releases."""

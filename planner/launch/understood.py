@@ -46,6 +46,12 @@ class World:
     copies: Given | None = None
     is_one_process: bool | None = None
 
+    @property
+    def requested_gpus(self) -> int | None:
+        """The number of GPUs that the user names, whatever the file has."""
+        is_of_user = self.num_gpus is not None and self.num_gpus.line == 0
+        return number_of(self.num_gpus) if is_of_user else None
+
 
 @record(kw_only=True)
 class Found:
@@ -56,7 +62,8 @@ class Found:
     ``positional`` are words that are no options, the model of
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
     or that stand beside it at ``path``, by the name that options call them. ``text`` and ``name``
-    are those of the file in which the spans are. ``load`` are the requests that the file sends, by
+    are those of the file in which the spans are. ``release`` is that of the tool where the user
+    names it, whatever the file has. ``load`` are the requests that the file sends, by
     term; ``deployment`` tells what is started together from the other things in the file, where
     that has several. ``notes`` say where what is not in the file comes from.
     """
@@ -77,6 +84,7 @@ class Found:
     notes: tuple[str, ...] = ()
     path: Path | None = None
     folders: tuple[str, ...] = ()
+    release: str = ""
 
 
 @record(kw_only=True)
@@ -272,9 +280,14 @@ def _places(tool: str) -> tuple[str, ...]:
 
 @record(kw_only=True)
 class Version(Release):
-    """A release that stands in a line of a file."""
+    """A release that stands in a line of a file; line 0: the user names it."""
 
     line: int
+
+    @property
+    def place(self) -> str:
+        """Where it is named, as messages say it."""
+        return f"line {self.line}" if self.line else "--engine-version"
 
 
 def has_profiles(tool: str, catalogue: Catalogue) -> bool:
@@ -284,10 +297,12 @@ def has_profiles(tool: str, catalogue: Catalogue) -> bool:
 
 
 def version_of(tool: str, found: Found) -> Version | None:
-    """The version of a tool that the file of a command names, nearest to the command.
+    """The version of a tool that the user names, else the file, nearest to the command.
 
     Image tags count before pins, and those before comments.
     """
+    if found.release:
+        return Version(tool=tool, number=found.release, line=0)
     for place in _places(tool):
         named = []
         for one in re.finditer(place, found.text, re.IGNORECASE):

@@ -21,7 +21,7 @@ from planner.base.text import chance as percent
 from planner.base.text import count, limit, printable
 from planner.base.units import DAY, GIB
 from planner.base.version import __version__
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.table import TrainingConfigurations, word
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, WRAPPERS
@@ -34,7 +34,7 @@ from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.workloads.pinned import PLAN_FILE, PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluated, make_plan, one_configuration
 from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
@@ -94,18 +94,41 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
-def with_profiles(request: Request, target: str) -> Request:
-    """The request with the target's frameworks or engines, or the nearest, if it names none."""
+def for_target(request: Request, target: str) -> Request:
+    """The request as a search of plans that the target can start.
+
+    It has the target's frameworks or engines, or the nearest, if it names none, and of the values
+    of parameters those that the target has options for.
+    """
     tool = target_of(target)
     profiles = tool.profiles or tool.nearest
     kind = workload_of(request.workload).profile_kind
-    is_open = getattr(request, kind) is None and request.space is None
-    if not (is_open and profiles and request.workload in tool.workloads):
+    if request.workload not in tool.workloads:
         return request
-    several = profiles if len(profiles) > 1 else profiles[0]
-    if kind == "framework":
-        return replace(request, framework=several)
-    return replace(request, engine=several)
+    if getattr(request, kind) is None and request.space is None and profiles:
+        several = profiles if len(profiles) > 1 else profiles[0]
+        is_framework = kind == "framework"
+        request = (
+            replace(request, framework=several)
+            if is_framework
+            else replace(request, engine=several)
+        )
+    request = tool.narrowed(request)
+    return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
+
+
+def _values_with_options(request: Request, tool: Target) -> dict[str, list[str | float]]:
+    """Of each parameter of which the target cannot express some values, the others."""
+    found = {}
+    meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]
+    names = {*tool.table.parameters}.intersection(*(mesh.kind.names() for mesh in meshes))
+    for name in sorted(names):
+        numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
+        values = [word(name, number) for number in sorted(numbers)]
+        expressed = [value for value in values if tool.table.can_say(name, value)]
+        if 0 < len(expressed) < len(values):
+            found[name] = expressed
+    return found
 
 
 def translated(request: Request, target: str) -> Request:
@@ -411,9 +434,9 @@ def variables_of(processes: Iterable[Process]) -> tuple[Variable, ...]:
         for argument in (
             *process.launcher_arguments, *process.arguments, *process.follower_arguments,
         ):  # fmt: skip
-            for word in argument.words:
-                if isinstance(word, Variable) and not is_given(word.name):
-                    found.setdefault(word.name, word)
+            for each in argument.words:
+                if isinstance(each, Variable) and not is_given(each.name):
+                    found.setdefault(each.name, each)
     return tuple(found.values())
 
 

@@ -47,7 +47,9 @@ _PRINTED = {
     "failed requests": "failed",
 }
 _PRINTED_LATENCY = re.compile(r"(?i)(mean|median|p\d+) (ttft|tpot|e2el|e2e latency) \(ms\)")
-_ROW = re.compile(r"^(.+?):\s+(-?[\d.]+|inf)\s*$")
+_ROW = re.compile(r"^(.+?):\s+(-?[\d.]+|inf)(?:\s+RPS\.?)?\s*$")
+_ANNOUNCED = ("traffic request rate", "maximum request concurrency", "max request concurrency")
+"""What vLLM prints before a run, too; older releases print the rate nowhere else."""
 _BENCH_TITLE = "Serving Benchmark Result"
 
 
@@ -59,15 +61,20 @@ def reads_bench(line: Line) -> bool:
 def read_bench_table(log: Log) -> Reading:
     """The last table of a log of ``bench serve``."""
     found: dict[str, object] = {}
+    announced: dict[str, object] = {}
     tables = 0
     for line in log.lines():
         if reads_bench(line):
-            found, tables = {}, tables + 1
+            found, announced, tables = announced, {}, tables + 1
             continue
         row = _ROW.match(line.text.strip())
-        if row is None or not tables:
+        if row is None:
             continue
         name = row[1].strip().lower()
+        if name == _ANNOUNCED[0] or (name in _ANNOUNCED and not tables):
+            announced[_PRINTED[name]] = plain_number(row[2]) or 0.0
+        if not tables:
+            continue
         if latency := _PRINTED_LATENCY.fullmatch(name):
             key = f"{latency[1].lower()}_{latency[2].lower().replace(' ', '_')}_ms"
         else:

@@ -7,7 +7,7 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
-from planner.base.enums import AttentionKernels, Quantization
+from planner.base.enums import AttentionKernels, CacheType, Quantization
 from planner.specs.checked import Interval, Strict, checked
 from planner.specs.load import (
     BytesOrZero,
@@ -312,6 +312,8 @@ class EngineProfile:
     """The types of weights and activations that it has kernels for, those of GGUF files aside."""
     gguf: bool = False
     """It has kernels for the types of GGUF files."""
+    caches: tuple[str, ...] = tuple(CacheType.usual())
+    """The types of the key-value cache that its options can name."""
     unpacked_dense_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Those that its dense products read into 16 bits on GPUs of a generation without their
     arithmetic."""
@@ -328,6 +330,11 @@ class EngineProfile:
     """It can give experts to GPUs."""
     attention_data_parallel: bool = True
     """It can give requests to GPUs in attention that share experts."""
+    undivided: tuple[str, ...] = ()
+    """Of ``expert_parallel`` and ``attention_data_parallel`` those that are 1, or all GPUs of a
+    stage."""
+    one_split: bool = False
+    """GPUs split either the matrices or the layers, never both."""
     pads_heads: bool = False
     """It adds heads of zeros where tensor parallelism does not divide those of a model."""
     tensor_parallel_across_nodes: bool = False

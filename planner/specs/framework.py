@@ -351,6 +351,11 @@ class FrameworkProfile:
     """The release whose options and checks say what it supports."""
     layer_split: bool = False
     """It can spread layers over GPUs that work one after the other (device_map)."""
+    equal_chunks: bool = False
+    """Every chunk of a pipeline has the same number of layers."""
+    experts_in_shards: bool = False
+    """Experts are split over GPUs that share the shards of one copy of the weights, never over
+    copies."""
     interleaved_schedule: bool = True
     """It can give several stages of a pipeline to a GPU."""
     hybrid_sharding: bool = False
@@ -406,6 +411,8 @@ class FrameworkProfile:
     """It trains adapters."""
     expert_adapters: ExpertAdapters = ExpertAdapters.NONE
     """What routed experts have where all linear layers have adapters and nobody says more."""
+    quantized_adapters: bool = True
+    """Those of weights in 4 bits, too."""
     virtual_tokens: bool = False
     """It trains virtual tokens of prompts and prefixes, too."""
     whole_models: bool = True

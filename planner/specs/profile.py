@@ -59,7 +59,7 @@ def scheduler_default(
 
 
 def engine_on(
-    engine: EngineProfile, gpu: GpuSpec, release: str = "", *, offline: bool = False
+    engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
 ) -> EngineProfile:
     """The engine with the scheduler's defaults of a GPU and a release; see `scheduler_default`.
 

@@ -36,7 +36,7 @@ from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
 from planner.launch.targets import target_of
-from planner.launch.write import launch_of, translated, with_profiles
+from planner.launch.write import for_target, launch_of, translated
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
@@ -609,7 +609,7 @@ def _launch(asked: Asked) -> Found:
     if launch is not None:
         request, _ = as_started(request)
     elif not question.settings and not question.files:
-        request = recommended_of(with_profiles(request, target)).request()
+        request = recommended_of(for_target(request, target)).request()
     made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
     folder = Path("plan")
     blocks = [one for one in launch_blocks(made, folder) if not isinstance(one, Pairs)]

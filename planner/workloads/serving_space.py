@@ -451,8 +451,8 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
     if most is not None and length > most:
         raise SpecError(
             f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
-            f"{workload.output_tokens:,} out) are longer than the engine takes: max_model_len is "
-            f"{most:,}. Give --input-tokens and --output-tokens of fewer, or raise it."
+            f"{workload.output_tokens:,} out) are longer than the longest that the engine takes, "
+            f"{most:,}: give fewer with --input-tokens and --output-tokens, or raise that limit."
         )
     if limit is not None and length > limit:
         raise SpecError(

@@ -259,6 +259,11 @@ def _sources(scene: Scene) -> list[Source]:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no adapters: leave out --framework or --adapter."
         )
+    if question.work.adapter is AdapterKind.QLORA and not scene.profile.quantized_adapters:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no adapters of weights in 4 bits: leave out --framework, "
+            "or train lora."
+        )
     if question.work.has_virtual_tokens and not scene.profile.virtual_tokens:
         raise SearchSpaceError(
             f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."

@@ -408,6 +408,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ("offload", {"offload": 1}, {"offload": 2}, {"framework": "fsdp"}),
     ("precision", FP8, {}, {}),
     ("precision", {}, {"precision": 1}, {"gpu": "v100-sxm-32gb"}),
+    (
+        "expert_shards",
+        {"num_gpus": 4, "global_batch_size": 4, "expert_parallel": 4, "zero_stage": 0},
+        {"num_gpus": 4, "global_batch_size": 4, "expert_parallel": 4, "zero_stage": 3},
+        {"framework": "torchtitan", "model": "mixtral-8x7b"},
+    ),
+    (
+        "num_hidden_layers",
+        {"num_gpus": 3, "pipeline_parallel": 3},
+        {"num_gpus": 4, "pipeline_parallel": 4},
+        {"framework": "maxtext"},
+    ),
 ]
 
 

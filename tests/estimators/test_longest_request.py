@@ -113,5 +113,5 @@ def test_columns_have_the_cache_as_the_log_has_it(told: int | None, longest: int
 
 
 def test_requests_longer_than_the_engine_takes_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"1,536 tokens .* longer than the engine takes.*1,500"):
+    with pytest.raises(SpecError, match=r"1,536 tokens .* longer than the longest .*1,500"):
         one_configuration(asked(max_model_len=1500))

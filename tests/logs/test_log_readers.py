@@ -320,3 +320,30 @@ def test_a_format_can_be_named() -> None:
     with pytest.raises(LaunchError, match=r"Did you mean torchtitan\?"):
         read_log(LOGS / "megatron.log", "torch-titan")
     assert len(NAMES) == len(set(NAMES))
+
+
+@pytest.mark.parametrize(
+    ("before", "fact"),
+    [
+        ("Traffic request rate: 4.0\nMaximum request concurrency: None\n", {"request_rate": 4.0}),
+        ("Traffic request rate: inf\nMaximum request concurrency: 16\n", {"concurrency": 16.0}),
+        ("Traffic request rate: inf\nMaximum request concurrency: None\n", {"all_at_once": 1.0}),
+    ],
+)
+def test_the_load_that_is_printed_before_a_table_is_read(
+    before: str, fact: dict[str, float], tmp_path: Path
+) -> None:
+    path = tmp_path / "bench.log"
+    path.write_text(
+        f"{before}============ Serving Benchmark Result ============\n"
+        "Successful requests:                     100\n"
+        "Benchmark duration (s):                  50.0\n"
+        "Total input tokens:                      100000\n"
+        "Total generated tokens:                  20000\n"
+        "Request throughput (req/s):              2.0\n"
+        "Mean TTFT (ms):                          100.0\n",
+        encoding="utf-8",
+    )
+    facts = read_log(path).facts
+    assert fact.items() <= facts.items()
+    assert len({"concurrency", "request_rate", "all_at_once"} & facts.keys()) == 1

@@ -51,8 +51,10 @@ def _schedule(world: World, c: Layout) -> set[str]:
     supported = world.framework.interleaved_schedule
     most = -(-layers // (p * v))
     lighter = min(1, most) + min(layers_like_logits(world.model), most)
+    own_layers = layers - world.model.mtp_num_layers
+    is_uneven = world.framework.equal_chunks and own_layers % (p * v) != 0
     return _named(
-        num_hidden_layers=p * v > layers + (2 if v > 1 else 0),
+        num_hidden_layers=p * v > layers + (2 if v > 1 else 0) or is_uneven,
         virtual_pipeline=v > 1 and (p == 1 or not supported),
         layer_split=c.layer_split and (p == 1 or v > 1),
         interleaved_micro_batches=v > 1 and c.num_micro_batches % p != 0,
@@ -138,6 +140,17 @@ def _sharding(world: World, c: Layout) -> set[str]:
     return _named(
         zero_stage=c.zero_stage > 0 and ranks == 1 and c.num_gpus > 1,
         data_parallel_replicas=replicas > 1 and (uneven or c.zero_stage == 0),
+        expert_shards=_leaves_shards(world, c),
+    )
+
+
+def _leaves_shards(world: World, c: Layout) -> bool:
+    copies = c.data_parallel_replicas if c.zero_stage else c.data_parallel
+    ranks = c.num_gpus / c.pipeline_parallel / copies
+    return (
+        world.framework.experts_in_shards
+        and c.expert_parallel > 1
+        and ranks % c.expert_parallel != 0
     )
 
 

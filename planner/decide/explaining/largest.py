@@ -134,7 +134,7 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     budget = getattr(work, "micro_batch_tokens", None)
     bound = min(filter(None, (taken, positions, budget)), default=None)
     ends_at = {
-        taken: "max_model_len of the engine",
+        taken: "the longest request that the engine takes",
         budget: "micro_batch_tokens",
         positions: "the positions of the model",
     }.get(bound, "")

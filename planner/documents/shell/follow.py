@@ -14,6 +14,7 @@ from planner.documents.shell.expand import (
     arithmetic_value,
     matches_pattern,
 )
+from planner.documents.shell.printed import printed_text
 from planner.documents.shell.scope import Scope, merge
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
@@ -311,27 +312,30 @@ class SimpleCommands:
     # Here-documents
 
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
-        """Keeps the here-documents of a command by the file that it writes."""
+        """Keeps the here-documents of a command, and what it prints, by the file that it writes."""
         bodies = [item.body for item in items if item.body is not None]
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
-        if outputs and len(words) == 2 and words[0].text == "echo" and words[1].pieces:
-            told = next((piece for piece in words[1].pieces if piece.start >= 0), None)
-            if told is not None and "\n" in words[1].begins:  # a text in a variable
-                name = self._named(outputs[-1])
-                self.files[name] = self._written(words[1].pieces, Span(told.start, told.end))
+        if outputs and not bodies and (pieces := printed_text(words)):
+            start, end = items[0].word.start, items[0].word.start
+            told = next((piece for piece in pieces if piece.start >= 0), None)
+            span = Span(start, end) if told is None else Span(told.start, told.end)
+            self._keep(self._named(outputs[-1]), self._written(pieces, span), appends=appends)
         for body in bodies:
-            name, written = self._output(body, outputs, words), self._document(body)
-            before = self.files.get(name)
-            if appends and before is not None:
-                written = replace(
-                    before,
-                    text=before.text + written.text,
-                    expanded=True,
-                    unknown=before.unknown or written.unknown,
-                    pieces=(*before.pieces, *written.pieces),
-                )
-            self.files[name] = written
+            name = self._output(body, outputs, words)
+            self._keep(name, self._document(body), appends=appends)
+
+    def _keep(self, name: str, written: HereDocument, *, appends: bool) -> None:
+        before = self.files.get(name)
+        if appends and before is not None:
+            written = replace(
+                before,
+                text=before.text + written.text,
+                expanded=True,
+                unknown=before.unknown or written.unknown,
+                pieces=(*before.pieces, *written.pieces),
+            )
+        self.files[name] = written
 
     def _output(self, body: HereText, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
         if outputs:

@@ -17,6 +17,7 @@ from planner.documents.shell.text import Given, Span, stated
 from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
 from planner.documents.yaml_places import Place, documents
 from planner.launch.launchers.kubeflow import command_of
+from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import keys_of
 from planner.launch.understood import World
 from planner.specs.quantization import checkpoint_of
@@ -51,7 +52,17 @@ _NIM_FORMAT, _NIM_IMAGES = "nvidia-nim-", "nvcr.io/nim/nvidia/"  # NVIDIA/nim-de
 _NIM = re.compile(r"nvcr\.io/nim/[\w.-]+/(?P<model>[\w.-]+)|\$\{?NIM_\w+\}?$")
 _MODULE = ("python3", "-m", "vllm.entrypoints.openai.api_server")
 _GPU_LIMITS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu")
-_GPU_KINDS = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product", "accelerator")
+_GPU_KINDS = (
+    "cloud.google.com/gke-accelerator",
+    "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "accelerator",
+    "gpu.nvidia.com/class",
+)
+"""Labels of nodes that name their GPU, or the type of machine that has it."""
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
 _GROUPS = ("size", "podGroupSize", "parallelism")
@@ -344,6 +355,8 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
 def _of_workers(place: Place, limited: Place) -> World:
     """On what each of some workers of a graph runs, and how many there are."""
     return World(
+        gpu=gpu_of_nodes(place.get("extraPodSpec"))
+        or gpu_of_nodes(place.get("podTemplate", "spec")),
         num_nodes=place.get("multinode", "nodeCount").given("nodes"),
         gpus_per_node=gpu_limit(limited),
         copies=place.get("replicas").given("replicas"),
@@ -389,6 +402,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
             ),
             environment=container.environment,
             world=World(
+                gpu=gpu_of_nodes(pool.get("template")),
                 gpus_per_node=next(iter(limits), None),
                 copies=pool.get("replicas").given("replicas"),
             ),
@@ -407,6 +421,7 @@ def _of_nim_format(predictor: Place) -> Container:
         words=program_of(f"{_NIM_IMAGES}{model}", (), place.line, gpu_limit(place)),
         environment=environment_at(place.get("env")),
         world=World(
+            gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
         ),
@@ -422,7 +437,11 @@ def _of_nim_service(spec: Place) -> Container:
         image=image,
         words=program_of(image, (), spec.line, gpu_limit(spec)),
         environment=environment_at(spec.get("env")),
-        world=World(gpus_per_node=gpu_limit(spec), copies=spec.get("replicas").given("replicas")),
+        world=World(
+            gpu=gpu_of_nodes(spec),
+            gpus_per_node=gpu_limit(spec),
+            copies=spec.get("replicas").given("replicas"),
+        ),
         line=spec.line,
     )
 
@@ -480,6 +499,7 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
         words=(*(plain_word(word, place.line) for word in _MODULE), *options),
         environment=environment_at(place.get("env")),
         world=World(
+            gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(place),
             copies=predictor.get("minReplicas").given("replicas"),
         ),
@@ -496,6 +516,7 @@ def _of_values(place: Place) -> Container:
         image=place.get("repository").text or "",
         words=_of_stack(place, place.get("modelURL"), place.get("vllmConfig")),
         world=World(
+            gpu=gpu_of_nodes(place),
             gpus_per_node=place.get("requestGPU").given("requestGPU"),
             copies=place.get("replicaCount").given("replicaCount"),
         ),
@@ -566,7 +587,14 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
 def gpu_of_nodes(pod: Place) -> str | None:
     """The kind of GPU of the nodes that a pod selects, as their labels call it."""
     kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
-    return next(filter(None, kinds), None)
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()
+    terms += pod.get("nodeSelectorTerms").entries()  # of vLLM's production-stack
+    rules = [rule for term in terms for rule in term.get("matchExpressions").entries()]
+    for rule in rules:
+        is_kind = rule.get("key").text in _GPU_KINDS and rule.get("operator").text == "In"
+        kinds += [value.text for value in rule.get("values").entries()] if is_kind else []
+    return min(filter(None, kinds), key=lambda kind: gpu_called(kind) is None, default=None)
 
 
 def _devices(place: Place) -> Given | None:

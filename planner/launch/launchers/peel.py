@@ -335,6 +335,9 @@ def _unwrapped(
                 _assigned([word], found)
         environment |= found
         if program.does == "container":
+            while _leads_to_image(rest):  # options in a variable that nothing sets
+                more, rest = consumed(program, rest)
+                options = [*options, *more]
             rest = _from_image(options, rest)
             given = [word.text or "" for name, word in options if word and name in _VOLUMES]
             mounts = [
@@ -464,6 +467,13 @@ def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Wo
         environment[found[1]] = rest[index].after(found.end())
         index += 1
     return rest[index:]
+
+
+def _leads_to_image(words: Sequence[Word]) -> bool:
+    """Whether the first word of a container is not known, and a later one is a known image."""
+    if not words or words[0].text is not None or words[0].begins:
+        return False
+    return any(image in (word.text or "") for word in words[1:] for image in keys_of("image"))
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:

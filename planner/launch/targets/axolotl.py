@@ -30,6 +30,7 @@ from planner.launch.trainer.writing import (
     unnamed_optimizer,
 )
 from planner.launch.understood import Answers, Found, Reading
+from planner.question.request import Request
 
 _DIALECT = Dialect.load("axolotl")
 
@@ -218,8 +219,19 @@ def _unexpressed(job: Job) -> tuple[Remark, ...]:
     return tuple(found)
 
 
+_IN_32_BITS = "HF Trainer FSDP"
+
+
+def _narrowed(request: Request) -> Request:
+    """Without the profile that keeps trained weights in 32 bits, where all weights are trained."""
+    several = request.framework
+    if request.adapter not in (None, "none") or not isinstance(several, tuple):
+        return request
+    return replace(request, framework=tuple(name for name in several if name != _IN_32_BITS))
+
+
 def _draft(job: Job, settings: Settings) -> Draft:
-    if job.profile.name == "HF Trainer FSDP" and not has_adapter(job):
+    if job.profile.name == _IN_32_BITS and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
             "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
@@ -257,4 +269,10 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-TARGET = Target.of("axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers)
+TARGET = Target.of(
+    "axolotl",
+    quantities=_quantities,
+    draft=_draft,
+    answers=axolotl_answers,
+    narrowed=_narrowed,
+)

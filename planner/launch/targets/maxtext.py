@@ -299,7 +299,12 @@ def answers(reading: Reading) -> Answers:
         is_gpu = "gpu" in (reading.text("hardware") or "")
         nodes = across if across > 1 or not is_gpu else total // gcd(total, _NODE)
         each = total // nodes if total % nodes == 0 else None
-    mesh = mesh_of(integer, nodes, each)
+    try:
+        mesh = mesh_of(integer, nodes, each)
+    except LaunchError as error:
+        wanted = world.requested_gpus
+        on = "" if wanted is None else f" With --gpus {wanted} the axes must be changed, too."
+        raise LaunchError(f"{reading.place}: {error}{on}") from error
     num_gpus = mesh.num_gpus or total
     sizes, found = mesh.sizes, gathered(reading, "MaxText")
     values = {"precision": "bf16", **found.values, **remat_of(reading)}

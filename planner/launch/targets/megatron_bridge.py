@@ -49,6 +49,8 @@ from planner.launch.targets import megatron_lm, paddlenlp
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.understood import Answers, Found, Reading, gpus_of
+from planner.question.request import Request
+from planner.specs.catalogue import Catalogue
 
 _RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
 _MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
@@ -551,6 +553,15 @@ def shape_overrides(job: Job) -> Words:
     }
 
 
+def _narrowed(request: Request) -> Request:
+    """One stage, where the model has layers of several kinds."""
+    names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
+    catalogue = Catalogue(request.specs)
+    if not any(is_hybrid(catalogue.load_model(str(name))) for name in names):
+        return request
+    return replace(request, settings={"pipeline_parallel": 1, **request.settings})
+
+
 def _draft(job: Job, settings: Settings) -> Draft:
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
@@ -648,4 +659,5 @@ TARGET = Target.of(
     answers=answers,
     starts=starts,
     honoured=_honoured,
+    narrowed=_narrowed,
 )

@@ -145,11 +145,34 @@ def split_words(job: Job) -> Words:
 def layout_of(sizes: list[int], later: int = 0) -> str:
     """The layout of chunks with so many layers, the ``later`` last of multi-token prediction.
 
+    Megatron-Core counts them apart from ``--num-layers`` and wants all of them in one chunk, behind
+    which only chunks without layers may follow [1]_.
+
     >>> layout_of([3, 4, 4, 2])
     'Et*3|(t*4|)*2t*2L'
+    >>> layout_of([0, 2, 2, 1, 0], 1)
+    'E|(t*2|)*2m|L'
+
+    Raises
+    ------
+    LaunchError
+        The layers of multi-token prediction are in several chunks.
+
+    References
+    ----------
+    .. [1] NVIDIA/Megatron-LM 0.19, ``megatron/core/transformer/pipeline_parallel_layer_layout.py``,
+       ``validate_layer_layout``.
     """
     chunks = ["t" * size for size in sizes]
-    chunks[-1] = "t" * (sizes[-1] - later) + "m" * later
+    last_with_layers = max(number for number, size in enumerate(sizes) if size)
+    before = sizes[last_with_layers] - later
+    if before < 0:
+        raise LaunchError(
+            f"The {later} layers of multi-token prediction are in several chunks of the pipeline, "
+            "and Megatron-Core needs them in one: plan fewer pipeline stages or chunks, or "
+            "--mtp-num-layers 0."
+        )
+    chunks[last_with_layers] = "t" * before + "m" * later
     first, *inner, last = (
         re.sub(r"(.)\1+", lambda found: f"{found[1]}*{len(found[0])}", chunk) for chunk in chunks
     )

@@ -63,6 +63,8 @@ from planner.launch.understood import (
     told,
     worded,
 )
+from planner.question.request import Request
+from planner.specs.catalogue import Catalogue
 
 _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
 _OTHERS = ("sft", "dpo", "rm")
@@ -433,8 +435,31 @@ _LEFT = (
 )
 
 
+_DTENSOR_PROFILE = "NeMo-RL DTensor"
+
+
+def _narrowed(request: Request) -> Request:
+    """Experts are split by Megatron-Core alone: the recipe of DTensor has no key for it."""
+    catalogue, several = Catalogue(request.specs), request.framework
+    names = (request.model,) if isinstance(request.model, str) else request.model
+    if several is None or not any(catalogue.load_model(name).num_experts for name in names):
+        return request
+    if isinstance(several, tuple):
+        return replace(request, framework=tuple(one for one in several if one != _DTENSOR_PROFILE))
+    if catalogue.load_framework(several).spec.name != _DTENSOR_PROFILE:
+        return request
+    return replace(request, settings={"expert_parallel": 1, **request.settings})
+
+
 TARGET = reader_of_steps(
-    Target.of("nemo-rl", answers=answers, starts=starts, is_of=is_of, inherits=True),
+    Target.of(
+        "nemo-rl",
+        answers=answers,
+        starts=starts,
+        is_of=is_of,
+        inherits=True,
+        narrowed=_narrowed,
+    ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
     whole=lambda found: _whole(found)[0],

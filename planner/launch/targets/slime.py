@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from planner.base.software_enums import Placement
 from planner.documents.shell.text import stated
+from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable
 from planner.launch.target import Target
 from planner.launch.targets.megatron_read import read_megatron
@@ -26,7 +27,14 @@ from planner.launch.targets.trained import (
     tell_updates,
     unread_of_sections,
 )
-from planner.launch.understood import Answers, Gathered, Reading, World, number, worded
+from planner.launch.understood import (
+    Answers,
+    Gathered,
+    Reading,
+    World,
+    number,
+    worded,
+)
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"
@@ -47,8 +55,7 @@ def answers(reading: Reading) -> Answers:
     options = {name: stated(name, text) for name, text in _SET.items()} | {**whole.options}
     if "--fp16" in options:
         del options["--bf16"]
-    nodes = number(reading, "--actor-num-nodes") or 1
-    gpus = nodes * (number(reading, "--actor-num-gpus-per-node") or _NODE)
+    gpus = whole.world.requested_gpus or _actor_gpus(replace(reading, found=whole))
     world = World(num_gpus=stated("num_gpus", str(gpus)), gpu=whole.world.gpu)
     reading = Reading.of(replace(whole, options=options, world=world), OptionTable.load("slime"))
     read = read_megatron(reading, "Megatron-LM")
@@ -68,6 +75,12 @@ def answers(reading: Reading) -> Answers:
         return found.made(used=used, **unread)
     _on_rollouts(reading, found)
     return found.made(used=used, **unread)
+
+
+def _actor_gpus(reading: Reading) -> int:
+    """GPUs that train, as options say: one node by default."""
+    nodes = number(reading, "--actor-num-nodes") or 1
+    return nodes * (number(reading, "--actor-num-gpus-per-node") or _NODE)
 
 
 def _on_rollouts(reading: Reading, found: Gathered) -> None:
@@ -171,12 +184,39 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         placement, values["staleness"] = Placement.ASYNC, 1
     elif any(word.endswith("train_async.py") for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
-    train, rollout = int(update.values["num_gpus"]), number(reading, "--rollout-num-gpus")
+    train, rollout = _split_of(reading, placement)
     values["partial_rollout"] = reading.has("--partial-rollout") and placement in (
         Placement.COLOCATED,
         Placement.ASYNC,
     )
-    put_split(found, placement, train if rollout else None, rollout or 0)
+    put_split(found, placement, train if rollout else None, rollout)
+
+
+def _split_of(reading: Reading, placement: Placement) -> tuple[int, int]:
+    """GPUs that train and that generate; 0 of the latter where nothing says how many.
+
+    Raises
+    ------
+    LaunchError
+        The GPUs that the user names cannot be split like those of the file.
+    """
+    train, rollout = _actor_gpus(reading), number(reading, "--rollout-num-gpus") or 0
+    total = reading.found.world.requested_gpus
+    if total is None or placement is Placement.COLOCATED:
+        return train, rollout
+    if rollout and total % (train + rollout) == 0:
+        times = total // (train + rollout)
+        return train * times, rollout * times
+    if not rollout and total > train:
+        return train, total - train
+    own = f"{train} train and {rollout or 'others'} generate"
+    raise LaunchError(
+        f"{reading.place}: of the GPUs of the file {own}, and {total} cannot be split so: give "
+        f"--gpus {2 * (train + rollout)}, or another multiple."
+        if rollout
+        else f"{reading.place}: of the GPUs of the file {own}, and of {total} none is left: give "
+        f"more than --gpus {train}."
+    )
 
 
 TARGET = reader_of_steps(

@@ -11,9 +11,9 @@ from planner.launch.served import (
     Drafted,
     Engine,
     Told,
-    gpu_kind,
     json_table,
     put_experts,
+    scheduler_default_of,
     server_told,
     whole,
     with_config,
@@ -107,6 +107,21 @@ def answers(reading: Reading) -> Answers:
     return told.of_pool(pool)
 
 
+_PARTITION = "VLLM_PP_LAYER_PARTITION"
+
+
+def _note_stages(told: Told, stages: int) -> None:
+    """That a file deals the layers unevenly, which is predicted as if it did not."""
+    given = told.reading.found.environment.get(_PARTITION)
+    layers = [whole(part) or 0 for part in ((given and given.single) or "").split(",")]
+    if stages > 1 and max(layers) > -(-sum(layers) // stages):
+        told.notes.append(
+            f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers; even stages are "
+            f"predicted. The fullest GPU has {max(layers) * stages / sum(layers):.2f} x the "
+            "weights and cache per layer of an even stage: less room and a slower pipeline."
+        )
+
+
 def _layout(told: Told, model: ModelSpec | None) -> int:
     """Ranks of a dense model know nothing of each other."""
     tp, pp = told.count("tensor_parallel"), told.count("pipeline_parallel")
@@ -118,6 +133,7 @@ def _layout(told: Told, model: ModelSpec | None) -> int:
     if is_dense and dp > 1:
         told.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
     put_experts(told, model, tp * dp)
+    _note_stages(told, pp)
     return ranks
 
 
@@ -135,7 +151,7 @@ def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
     positional = told.reading.found.positional
     words = {(text or "").rsplit("/", 1)[-1] for given in positional for text in given.texts}
     if words & {*_OFFLINE} and told.reading.value("max_num_batched_tokens") is None:
-        step, why = _ENGINE.table.default("offline_batched_tokens", *gpu_kind(told))
+        step, why = scheduler_default_of(told, _ENGINE, "offline_batched_tokens")
         told.assume("max_num_batched_tokens", step, why)
     if not _is_first_engine(told.reading):
         return

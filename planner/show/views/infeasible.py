@@ -18,7 +18,7 @@ from planner.decide.explaining.against import Seen
 from planner.estimators.inference.memory import longest_that_fits, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch.option_table import Role
-from planner.launch.targets import targets
+from planner.launch.targets import readers
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -191,9 +191,9 @@ def no_start(miss: NearestMiss) -> str:
 
 def _told(engine: str, most: int, slots: int) -> tuple[str, int]:
     """The engine's own option for its longest request, and its number."""
-    for target in targets().values():
+    for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
             for name, number in ((_OPTION, most), (_SHARED, most * slots)):
-                for row in target.table.rows_of(name, Role.IS):
+                for row in target.table.rows_of(name, Role.IS, Role.READS):
                     return row.option, number
     return glossary()[_OPTION].option_name, most

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from draws import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from round_trip import found_of, job_of, lost, stated
-from serving_trip import found, value_of, words
+from serving_trip import found, value_of
 
 from planner.errors import LaunchError
 from planner.launch.target import Job
 from planner.launch.targets.llama_server import TARGET
 from planner.launch.understood import Found
+from planner.question.request import Request
+from planner.workloads.plan import evaluated, one_configuration
 
 OF_FILE = {"quantization", "expert_quantization"}
 
@@ -55,18 +59,31 @@ def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
 
 
 def test_gpus_split_matrices_or_layers() -> None:
-    for tp, pp, word in ((2, 1, "row"), (1, 2, "layer"), (2, 2, "row")):
+    for tp, pp, word in ((2, 1, "row"), (1, 2, "layer")):
         job = planned(num_gpus=tp * pp, tensor_parallel=tp, pipeline_parallel=pp)
         draft = TARGET.drafted(job)
         assert value_of(draft.processes[0], "--split-mode") == word
-        told = [one.parameter for one in draft.unexpressed]
-        assert told == (["both_splits"] if tp * pp == 4 else [])
+        assert not draft.unexpressed
 
 
-def test_a_type_that_no_file_has_is_told() -> None:
-    draft = TARGET.drafted(planned(quantization="fp8", kv_cache="fp8"))
-    assert {one.parameter for one in draft.unexpressed} == {"no_such_file", "kv_cache"}
-    assert "--cache-type-k" not in words(draft.processes[0])
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"quantization": "fp8"}, "quantization"),
+        ({"kv_cache": "fp8"}, "kv_cache"),
+        ({"tensor_parallel": 2, "pipeline_parallel": 2}, "engine"),
+        ({"attention_data_parallel": 2}, "engine"),
+        ({"expert_parallel": 2, "tensor_parallel": 2}, "engine"),
+    ],
+)
+def test_what_it_has_no_option_of_is_no_plan_of_it(settings: dict[str, Any], rule: str) -> None:
+    splits_experts = {"attention_data_parallel", "expert_parallel"} & {*settings}
+    model = "qwen3-30b-a3b" if splits_experts else "llama-3.1-8b"
+    request = Request(
+        workload="inference", model=model, gpu="h100-sxm", num_gpus=4, engine="llama.cpp",
+        settings={"concurrency": 8, **settings},
+    )  # fmt: skip
+    assert evaluated(one_configuration(request)).rejected_by == rule
 
 
 @pytest.mark.parametrize(

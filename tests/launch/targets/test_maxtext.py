@@ -18,7 +18,7 @@ from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
 from planner.launch.understood import Answers, Found, World
-from planner.launch.write import launch_of, with_profiles
+from planner.launch.write import for_target, launch_of
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
@@ -222,7 +222,7 @@ def written_and_read(folder: Path, framework: str, zero_stage: int) -> Imported:
 
 @pytest.mark.parametrize("stage", [1, 3])
 def test_files_of_maxtext_are_judged_as_it(stage: int, tmp_path: Path) -> None:
-    asked = with_profiles(Request(workload="train", model="llama-3-8b"), "maxtext")
+    asked = for_target(Request(workload="train", model="llama-3-8b", num_gpus=8), "maxtext")
     assert asked.framework == "MaxText"
     back = written_and_read(tmp_path, "maxtext", stage)
     assert back.values["framework"] == "MaxText"

@@ -134,6 +134,28 @@ def test_other_splits_are_a_layout_which_tells_the_chunks() -> None:
     assert "--num-virtual-stages-per-pipeline-rank" not in said
 
 
+@pytest.mark.parametrize(("stages", "chunks"), [(32, 2), (16, 1), (31, 2), (8, 2)])
+def test_layers_of_later_tokens_are_counted_once(stages: int, chunks: int) -> None:
+    """61 layers and a module behind them: Megatron-Core refuses a layout with any other number."""
+    made = job(
+        "deepseek-v3", 8 * stages, global_batch_size=2048 // 31 * stages * 8,
+        pipeline_parallel=stages, virtual_pipeline=chunks, expert_parallel=8, mtp_num_layers=1,
+    )  # fmt: skip
+    found = stages_of(words(made)["--pipeline-model-parallel-layout"])
+    assert sum(chunk.count("t") for chunk in found) == 61
+    assert [chunk.count("t") + chunk.count("m") for chunk in found] == chunk_split(
+        made.model, stages, chunks
+    )
+    behind = "".join(found).partition("m")[2]
+    assert behind == "L"
+    assert round_trip(TARGET, made) == {}
+
+
+def test_later_tokens_of_several_chunks_are_refused() -> None:
+    with pytest.raises(LaunchError, match="in several chunks"):
+        layout_of([1, 1, 1, 1], 2)
+
+
 def test_ends_that_lack_several_layers_are_a_layout() -> None:
     made = job("deepseek-v3", 64, pipeline_parallel=4, virtual_pipeline=4, mtp_num_layers=0)
     sizes = chunk_split(made.model, 4, 4)

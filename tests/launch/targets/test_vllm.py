@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from draws import examples
 from hypothesis import HealthCheck, given, settings
-from round_trip import serving_jobs, stated
+from round_trip import job_of, serving_jobs, stated
 from serving_trip import (
     answered,
     found,
@@ -69,14 +69,13 @@ def test_ranks_share_the_requests_and_the_gpus() -> None:
     assert "--quantization" not in words(serve)
 
 
-def test_experts_over_some_of_the_gpus_are_told() -> None:
-    layout = {"tensor_parallel": 4, "expert_parallel": 2}
-    draft = TARGET.drafted(planned(model="mixtral-8x7b", engine="vllm", settings=layout))
-    assert "--enable-expert-parallel" not in words(draft.processes[0])
-    assert [str(one) for one in draft.unexpressed if one.parameter == "expert_parallel"] == [
-        "expert_parallel = 2: experts are split over all GPUs of a stage or each over all of "
-        "them; the file splits each"
-    ]
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_experts_are_over_one_or_all_gpus_of_a_stage(ranks: int) -> None:
+    made = job_of(
+        workload="serve", model="mixtral-8x7b", engine="vllm", num_gpus=4, gpu="h100-sxm",
+        settings={"tensor_parallel": 4, "expert_parallel": ranks},
+    )  # fmt: skip
+    assert (made is None) == (ranks == 2)
 
 
 @pytest.mark.parametrize("word", ["w4a16", "w8a8", "w4a8", "nvfp4"])

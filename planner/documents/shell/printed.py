@@ -1,0 +1,55 @@
+"""What ``echo`` and ``printf`` print, as far as text alone tells it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from planner.documents.shell.values import Piece, Pieces, Word, computed
+
+_ECHO_OPTION = re.compile(r"-[neE]+")
+_ESCAPE = re.compile(r"\\([nt\\\"'])")
+_CHARACTERS = {"n": "\n", "t": "\t"}
+_EACH_ON_A_LINE = ("%s\\n", "%b\\n")
+
+
+def printed_text(words: Sequence[Word]) -> Pieces | None:
+    """What a command prints; None where it is another command, or has a format of its own."""
+    name, *rest = [word.text for word in words] or [None]
+    if name == "echo":
+        at = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
+        options = "".join(text or "" for text in rest[:at])
+        end = "" if "n" in options else "\n"
+        return _joined(words[1 + at :], " ", end, is_escaped="e" in options)
+    if name != "printf" or not rest:
+        return None
+    if rest[0] in _EACH_ON_A_LINE:
+        return _joined(words[2:], "\n", "\n", is_escaped=rest[0] == _EACH_ON_A_LINE[1])
+    is_plain = len(rest) == 1 and "%" not in (rest[0] or "%")
+    return _joined(words[1:], " ", "", is_escaped=True) if is_plain else None
+
+
+def _is_option(text: str | None) -> bool:
+    return text is not None and _ECHO_OPTION.fullmatch(text) is not None
+
+
+def _joined(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) -> Pieces:
+    return tuple(_pieces(words, between, end, is_escaped=is_escaped))
+
+
+def _pieces(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) -> Iterator[Piece]:
+    for number, word in enumerate(words):
+        yield from computed(between) if number else ()
+        pieces = word.pieces or computed(word.text or "")
+        yield from _unescaped(pieces) if is_escaped else pieces
+    yield from computed(end) if end else ()
+
+
+def _unescaped(pieces: Pieces) -> Iterator[Piece]:
+    """The pieces with the characters that escapes stand for; a backslash is a piece of its own."""
+    for is_known, run in groupby(pieces, key=lambda piece: not piece.unknown):
+        own = tuple(run)
+        before = "".join(piece.text for piece in own)
+        after = _ESCAPE.sub(lambda found: _CHARACTERS.get(found[1], found[1]), before)
+        yield from computed(after) if is_known and after != before else own
