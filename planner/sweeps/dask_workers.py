@@ -200,7 +200,10 @@ async def _greet(address: str) -> None:
 
 
 def _check_workers(client: _Client, task: _Task) -> None:
-    """Refuse to begin where results of workers would differ."""
+    """Refuse to begin where results of workers would differ.
+
+    A worker that is lost meanwhile gives no results; one that comes in its place is compared then.
+    """
     with _reached(client):
         found = client.run(identity_once, task.token, task.plan, on_error="return")
     faults = [
@@ -217,6 +220,10 @@ def _check_workers(client: _Client, task: _Task) -> None:
 
 
 def _fault(mine: Mapping[str, str], theirs: BaseException | Mapping[str, str]) -> str:
+    from distributed.comm import CommClosedError
+
+    if isinstance(theirs, CommClosedError):
+        return ""
     if isinstance(theirs, BaseException):
         return f"has no working planner ({_brief(theirs)})"
     differ = differences(mine, theirs)

@@ -107,7 +107,8 @@ def serving_mesh(
     types = _quantizations(space, settings, model, model.num_experts > 0)
     if caches_activations and "kv_cache" not in {*space.parameters, *settings}:
         del alone["kv_cache"]
-        types["kv_cache"] = np.asarray([_cache_of(code) for code in types["quantization"]])
+        caches = np.asarray([_cache_of(code) for code in types["quantization"]], dtype=np.int8)
+        types = {**types, "kv_cache": caches}
     return OpenMesh(
         kind=ServingConfigurations,
         axes=[

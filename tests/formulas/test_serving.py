@@ -18,6 +18,7 @@ from planner.formulas.memory import (
 from planner.formulas.queueing import (
     arrival_noise,
     balanced_rate,
+    critical_wait,
     crowded_step,
     gamma_quantile,
     lognormal_quantile,
@@ -229,3 +230,13 @@ def test_requests_of_pools_reach_the_rate_they_are_of() -> None:
     )
     assert float(rate) == pytest.approx(2.0, rel=1e-9)
     assert float(again) == pytest.approx(float(step), rel=1e-9)
+
+
+def test_a_queue_without_drift_waits_as_reflected_brownian_motion_does() -> None:
+    """100 requests at 2/s that are answered at 2/s, noise 1: by hand, the mean of the absolute
+    value of a normal variable of variance 4 t is sqrt(8 t / pi), over 50 s two thirds of that of
+    the end, and each waiting request takes half a second."""
+    at_end = math.sqrt(8 * 50 / math.pi)
+    found = critical_wait(number=100.0, rate=2.0, noise=1.0, capacity=2.0)
+    assert float(found) == pytest.approx(2 / 3 * at_end / 2)
+    assert float(found) == pytest.approx(3.7613, abs=1e-4)

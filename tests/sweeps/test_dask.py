@@ -121,6 +121,22 @@ def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
         run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
 
 
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (CommClosedError("in rpc"), ""),
+        (ModuleNotFoundError("No module named 'planner'"), "no working planner"),
+        ({"planner": "another"}, "has another"),
+    ],
+)
+def test_a_worker_that_is_lost_while_all_are_compared_is_no_other_planner(
+    answer: Any, words: str
+) -> None:
+    """docs/clusters.md: work of a lost worker is given to others."""
+    found = dask_workers._fault({"planner": "mine"}, answer)
+    assert words in found if words else not found
+
+
 def test_the_user_stops_it_and_goes_on(
     cluster: Any,
     plan: SweepPlan,
