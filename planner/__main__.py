@@ -85,14 +85,14 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
-    from planner.base.text import printable
+    from planner.base.text import agreed, printable
 
     if debug:
         import traceback
 
         message = f"{traceback.format_exc()}{message}"
     with contextlib.suppress(OSError):  # where nobody reads, the exit code still tells
-        print(printable(message), file=sys.stderr, flush=True)
+        print(agreed(printable(message)), file=sys.stderr, flush=True)
     return exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -123,6 +124,41 @@ def carbon(mass: float) -> str:
 def per_second(rate: float) -> str:
     """A rate."""
     return f"{significant(rate)}/s"
+
+
+NOUNS = (
+    "answers|cells|characters|chunks|columns|configurations|copies|cores|curves|days"
+    "|directories|documents|entries|errors|examples|experts|faults|fields|figures|files|GPUs"
+    "|groups|hours|layers|lines|measurements|methods|micro-batches|minutes|models|months|nodes"
+    "|numbers|offers|operators|options|parameters|passes|periods|plans|pools|processes|prompts"
+    "|publishers|questions|replicas|requests|rows|runs|samples|scenarios|sequences|services"
+    "|slots|sources|specs|stages|steps|things|tokens|users|values|workers|years"
+)
+"""What texts count, as alternatives of a pattern."""
+_ENDS = {"ies": "y", "sses": "ss", "tches": "tch"}
+_SINGULAR = {"are": "is", "have": "has", "were": "was", "do": "does"}
+_ONE_OF_SEVERAL = re.compile(
+    rf"(?<![\w.,/])1 ((?!(?:of|to|or|and|x|in|at) )[a-z-]+ )?({NOUNS})(?![\w/-])"
+    rf"(?: ({'|'.join(_SINGULAR)})(?!\w))?"
+)
+
+
+def _singular(match: re.Match[str]) -> str:
+    adjective, noun, verb = match.groups(default="")
+    short = noun.removesuffix("s")
+    for plural, singular in _ENDS.items():
+        if noun.endswith(plural):
+            short = noun.removesuffix(plural) + singular
+    return f"1 {adjective}{short}{' ' * bool(verb)}{_SINGULAR.get(verb, '')}"
+
+
+def agreed(words: str) -> str:
+    """A text in which one of something has no plural.
+
+    >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
+    ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
+    """
+    return _ONE_OF_SEVERAL.sub(_singular, words)
 
 
 def counted(number: float, noun: str) -> str:

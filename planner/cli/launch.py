@@ -294,6 +294,7 @@ def _blocks(
     notes: tuple[str, ...],
     change: Iterator[Block],
 ) -> Iterator[Block]:
+    from planner.decide.fitting import MEMORIES
     from planner.show.page import GAP, said
     from planner.show.views.imported import (
         beside_blocks,
@@ -312,7 +313,7 @@ def _blocks(
     if found.rejected_by:
         if given["full"] and found.rejected_by in found.source.rejections:
             yield from all_misfit_blocks(plan, found)
-        elif found.rejected_by == "out_of_memory":
+        elif found.rejected_by in MEMORIES:
             yield from misfit_blocks(plan, row)
         if found.rejected_by == "out_of_memory":
             yield from shorter_blocks(given["imported"], plan, found)

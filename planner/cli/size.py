@@ -9,13 +9,14 @@ from planner.cli import options
 from planner.cli.options import given_answers, make_request, picture_of
 from planner.errors import SearchSpaceError
 from planner.question.inputs import whole
+from planner.question.request import Request
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from planner.decide.near import MayBe
     from planner.decide.sizing.size import Sizes
-    from planner.question.request import Request
 
 
 @options.taking(
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
     "limit",
     "sizing",
     how=(
-        "pools", "num_gpus", "workload", "settings", "precision", "csv", "json", "plot", "picture",
-        "dark", "picture_width", "workers", "specs", "quiet",
+        "pools", "from_file", "row", "num_gpus", "workload", "settings", "precision", "csv",
+        "json", "plot", "picture", "dark", "picture_width", "workers", "specs", "quiet",
     ),
 )  # fmt: skip
 def size(given: options.Given) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
     from planner.base.files import check_outputs
     from planner.decide.sizing.envelope import read_budget
+    from planner.decide.sizing.fits import is_only_to_fit
     from planner.decide.sizing.load import load_of
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.size import contracts_given
@@ -44,6 +46,9 @@ def size(given: options.Given) -> None:
     )
     given.pop("contract", None)
     if given["services"] is not None or given["pools"] is not None:
+        if given["from_file"] is not None:
+            both = "--services" if given["pools"] is None else "--pools"
+            raise SearchSpaceError(f"--from is of one run or service: leave it out, or {both}.")
         (_share if given["pools"] is None else _pools)(given, contracts)
         return
     if given["stock"] is not None:
@@ -51,7 +56,9 @@ def size(given: options.Given) -> None:
     said = options.option_name
     startup = read_startup(given["startup_time"] or 0, "--startup-time")
     file = None if given["load"] is None else Path(given["load"])
-    request, load = load_of(make_request(given), file, given["startup_time"], said)
+    of_file = _requests_of_file(given) if given["from_file"] is not None else []
+    question = _searched_of_file(given, of_file) if of_file else make_request(given)
+    request, load = load_of(question, file, given["startup_time"], said)
     budget = None if given["budget"] is None else read_budget(given["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", given)
@@ -59,7 +66,10 @@ def size(given: options.Given) -> None:
         raise SearchSpaceError(
             "--picture day draws a load: give --load, or --trace with --startup-time."
         )
-    sizes = _sized(given, request, contracts, load=load, startup=startup, budget=budget)
+    if of_file and is_only_to_fit(request, load, budget):
+        sizes = _fitting(given, of_file, contracts)
+    else:
+        sizes = _sized(given, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
         from planner.errors import InfeasibleError
         from planner.show.views.sizes import question_lines, reason_lines
@@ -75,6 +85,56 @@ def size(given: options.Given) -> None:
         draw(picture, *size_picture(picture.name, sizes))
     if not given["quiet"]:
         write(make_console(stderr=Path("-") in (csv, json)), sizes_blocks(sizes))
+
+
+def _requests_of_file(given: options.Given) -> list[tuple[Request, MayBe]]:
+    """The plan of a file on each GPU: of the user, of the file, or else each current one."""
+    from planner.decide.sizing.size import gpus_of
+    from planner.question.inputs import several
+
+    if options.is_given(given, "gpu"):
+        gpus = gpus_of(tuple(map(str, several(given["gpu"], "--gpu"))), specs=given["specs"])
+    else:
+        request = make_request(given)
+        imported = given.get("imported")
+        if imported is None or "gpu" not in imported.assumed:
+            return [(request, _can_say(given))]
+        gpus = gpus_of(None, specs=given["specs"])
+    requests = []
+    for gpu in gpus:
+        on_gpu = {**given, "gpu": gpu, "launch_assumed": {"gpu": gpu}}
+        request = make_request(on_gpu).changed(gpu=gpu)
+        requests.append((request, _can_say(on_gpu)))
+    given["workload"] = requests[0][0].workload
+    return requests
+
+
+def _can_say(given: options.Given) -> MayBe:
+    """Whether the launch file has words for a value; a plan of planner's has all."""
+    imported = given.get("imported")
+    return lambda name, value: imported is None or imported.can_say(name, value)
+
+
+def _searched_of_file(given: options.Given, of_file: Sequence[tuple[Request, MayBe]]) -> Request:
+    """The question of a file without its layout and its number of GPUs."""
+    gpus = tuple(str(request.gpu) for request, _ in of_file)
+    first = {**given, "gpu": gpus[0], "launch_assumed": {"gpu": gpus[0]}}
+    request = make_request(first, is_search=True)
+    is_counted = options.is_given(given, "num_gpus")
+    return request.changed(gpu=gpus, num_gpus=request.num_gpus if is_counted else None)
+
+
+def _fitting(
+    given: options.Given, of_file: Sequence[tuple[Request, MayBe]], contracts: Sequence[str | None]
+) -> Sizes:
+    """The fewest GPUs on which the plan of a file fits."""
+    from planner.decide.sizing.fits import fewest_that_fit
+    from planner.show.terminal import progress_bar
+    from planner.workloads.place import gpu_counts
+
+    counts = gpu_counts(of_file[0][0].num_gpus) if options.is_given(given, "num_gpus") else ()
+    with progress_bar(len(of_file), "GPUs", quiet=given["quiet"]) as progress:
+        return fewest_that_fit(of_file, contracts, tuple(sorted(counts)), progress)
 
 
 def _share(given: options.Given, contracts: Sequence[str | None]) -> None:

@@ -44,6 +44,7 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
 from planner.workloads.base import Evaluation
+from planner.workloads.pinned import PinnedPlan
 from planner.workloads.plan import Plan, evaluated, one_configuration
 
 MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
@@ -53,7 +54,7 @@ MOST_GPUS = 1024
 _FASTER = 1.05
 # Other number formats are named first where keeping them costs that much.
 _MUCH_FASTER = 3.0
-# Of many numbers of requests at once a few tell what memory allows.
+# A few of many values show what memory allows.
 _MOST_VALUES = 8
 _CAP = "concurrency"
 _EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
@@ -86,53 +87,55 @@ class MoreGpus:
     changes: Sequence[tuple[int, Change]]
 
 
-def changes_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> Fitting:
+def changes_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> Fitting:
     """Try all sets of up to three changes of a plan whose memory is too small, in one table."""
-    own = found.candidates.row
-    wide = wide_plan(plan, own)
+    current = evaluation.candidates.row
+    wide = wide_plan(plan, current)
     if wide is None:
         return Fitting(changes=(), tried={})
-    near = _Near.of(plan, wide, found.candidates.configurations, own, may_be)
-    kept, others = near.best(near.keeps_formats), near.best(~near.keeps_formats)
-    fastest = max((value for _, _, value in kept.values()), default=0.0)
-    faster = {count: one for count, one in others.items() if one[2] > _FASTER * fastest}
-    changes = [near.changes(kept), near.changes(faster)]
+    near = _Near.of(plan, wide, evaluation.candidates.configurations, current, may_be)
+    unchanged, others = near.best(near.keeps_formats), near.best(~near.keeps_formats)
+    fastest = max((value for _, _, value in unchanged.values()), default=0.0)
+    faster = {count: item for count, item in others.items() if item[2] > _FASTER * fastest}
+    changes = [near.changes(unchanged), near.changes(faster)]
     if any(value > _MUCH_FASTER * fastest for _, _, value in faster.values()):
         changes.reverse()
     return Fitting(changes=[*changes[0], *changes[1]], tried=near.tried)
 
 
-def gpus_that_fit(plan: Plan, found: Evaluation, may_be: MayBe) -> MoreGpus:
+def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus:
     """The fewest GPUs, doubled each time, on which the plan fits with up to three changes.
 
     Changes of the layout alone are tried first, then all on fewer GPUs. The global batch stays
     where the GPUs divide it, and else grows with them.
     """
-    own = found.candidates.row
-    end = min(MOST_GPUS, found.source.setting.machine.cluster.max_gpus or MOST_GPUS)
-    doublings = range(1, int(math.log2(max(end / number(own["num_gpus"]), 1))) + 1)
-    counts = [int(number(own["num_gpus"])) * 2**power for power in doublings]
+    current = evaluation.candidates.row
+    end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
+    doublings = range(1, int(math.log2(max(end / number(current["num_gpus"]), 1))) + 1)
+    counts = [int(number(current["num_gpus"])) * 2**power for power in doublings]
     most = max(counts, default=0)
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
-            if change := _change_on(plan, found, may_be, count, only_layout):
+            if change := change_on(plan, evaluation, may_be, count, only_layout):
                 changes.insert(0, (count, change))
-                counts = [one for one in counts if one < count]
+                counts = [item for item in counts if item < count]
                 break
     return MoreGpus(most=most, changes=changes)
 
 
-def _change_on(
-    plan: Plan, found: Evaluation, may_be: MayBe, count: int, only_layout: bool
+def change_on(
+    plan: Plan, evaluation: Evaluation, may_be: MayBe, count: int, only_layout: bool
 ) -> Change | None:
     """The fastest layout, or else the fewest changes, that surely fit on other GPUs.
 
     None where nothing that is tried fits.
     """
-    own = found.candidates.row
-    row = _on_gpus(own, count)
-    base = _with_columns(found.candidates.configurations, row, ("num_gpus", "global_batch_size"))
+    current = evaluation.candidates.row
+    row = current if count == current["num_gpus"] else _on_gpus(current, count)
+    base = _with_columns(
+        evaluation.candidates.configurations, row, ("num_gpus", "global_batch_size")
+    )
     wide = wide_plan(plan, row)
     if wide is None:
         return None
@@ -143,8 +146,8 @@ def _change_on(
     fastest = max(best, key=lambda changes: best[changes][2])
     chosen = fastest if only_layout and 0 not in best else min(best)
     change = near.changes({chosen: best[chosen]})[0]
-    grown = {name: (own[name], row[name]) for name in row if row[name] != own[name]}
-    del grown["num_gpus"]
+    grown = {name: (current[name], row[name]) for name in row if row[name] != current[name]}
+    grown.pop("num_gpus", None)
     return replace(change, changed={**grown, **change.changed})
 
 
@@ -164,29 +167,50 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
     return None
 
 
+def surer_options(plan: Plan, row: Row) -> dict[str, float]:
+    """Options with which a chosen plan fits at least 90 % surely, each with the probability.
+
+    Empty where it fits as surely already, or its probability is unknown.
+    """
+    if not fit_probability(row) < SURE:
+        return {}
+    current = one_configuration(PinnedPlan.of(plan, row).request())
+    evaluation, options = evaluated(current), {}
+    if evaluation.source.mesh is not None and not evaluation.rejected_by:
+        changes = changes_that_fit(current, evaluation, lambda *_: True).changes
+        for change in [item for item in changes if item.fits >= SURE][:1]:
+            settings = (f"--set {name}={value}" for name, (_, value) in change.changed.items())
+            options[" ".join(settings).lower()] = change.fits
+    if adapter := adapter_that_fits(current):
+        options[f"--adapter {adapter[0]}"] = fit_probability(adapter[1])
+    return options
+
+
 def _layout(source: Source) -> tuple[str, ...]:
     """What of a plan depends on its number of GPUs."""
     degrees = terms_about("model_parallel", _workload_of(source))
     return (*degrees, "zero_stage", "micro_batch_size")
 
 
-def relief_values(source: Source, own: Row, may_be: MayBe) -> dict[str, list[Value]]:
-    """Values of parameters that may need less memory than the plan's own, by parameter.
+def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list[Value]]:
+    """Values of parameters that may need less memory than the plan's, by parameter.
 
     Those of a parameter stand in the table of terms from the one that saves least.
     """
-    found: dict[str, list[Value]] = {}
+    relief: dict[str, list[Value]] = {}
     for name, words in remedies_of(_workload_of(source)).items():
         term = glossary()[name]
-        if name not in own or (name == "precision" and own[name] not in ("fp32", "tf32")):
+        if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
             continue
-        known = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
-        now: Any = own[name]
-        saves_less = known.index(now) + 1 if now in known else 0
-        values = [value for value in known[saves_less:] if may_be(name, value)]
-        if values and name not in unsupported(source, number(own["num_gpus"])):
-            found[name] = list(dict.fromkeys(values))
-    return found
+        choices = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
+        now: Any = current[name]
+        saves_less = choices.index(now) + 1 if now in choices else 0
+        if name == "offload" and saves_less:  # the host's memory may be what is too small
+            choices, saves_less = [str(term.plain), *(item for item in choices if item != now)], 0
+        values = [value for value in choices[saves_less:] if may_be(name, value)]
+        if values and name not in unsupported(source, number(current["num_gpus"])):
+            relief[name] = list(dict.fromkeys(values))
+    return relief
 
 
 def without_formats(values: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Value]]:
@@ -225,13 +249,13 @@ def _parsed(word: str, type_: str) -> Any:
     return float(word) if type_ in ("count", "share", "number") else word
 
 
-def _on_gpus(own: Row, count: int) -> dict[str, Value]:
+def _on_gpus(current: Row, count: int) -> dict[str, Value]:
     """The row of a plan on another number of GPUs."""
-    row = {**own, "num_gpus": count}
-    if "global_batch_size" in own:
-        batch, before = number(own["global_batch_size"]), number(own["num_gpus"])
-        copies = number(own["data_parallel"]) * count / before
-        if batch % (copies * number(own["micro_batch_size"])):
+    row = {**current, "num_gpus": count}
+    if "global_batch_size" in current:
+        batch, before = number(current["global_batch_size"]), number(current["num_gpus"])
+        copies = number(current["data_parallel"]) * count / before
+        if batch % (copies * number(current["micro_batch_size"])):
             row["global_batch_size"] = int(batch * count / before)
     return row
 
@@ -255,7 +279,7 @@ class _Near:
     plan: Plan
     problem: Problem
     candidates: Candidates
-    own: Row
+    current: Row
     relief: Mapping[str, Sequence[Value]]
     most_requests: float = 1.0
 
@@ -265,42 +289,46 @@ class _Near:
         plan: Plan,
         wide: Plan,
         base: ConfigurationTable,
-        own: Row,
+        current: Row,
         may_be: MayBe,
         only_layout: bool = False,
     ) -> _Near:
-        problem = with_most_requests(wide.problem, plan, own)
-        # What fits is asked, not what is fast enough: the user's own limits hold alone.
-        own_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
-        limits = tuple(one for one in problem.constraints if one.name in own_limits)
+        problem = with_most_requests(wide.problem, plan, current)
+        # Only the limits that the user sets: whatever fits counts, however slow.
+        user_limits = {limit.name for limit in plan.problem.constraints if not limit.assumed}
+        limits = tuple(item for item in problem.constraints if item.name in user_limits)
         problem = replace(problem, constraints=limits)
         (source,) = problem.sources
         if plan.workload.name == "serve":
             # An engine takes in as many requests as it has room for: that is no change.
-            own, base = _with_fewer_requests(own, base)
-        relief = relief_values(source, own, may_be)
+            current, base = _with_fewer_requests(current, base)
+        relief = relief_values(source, current, may_be)
         if only_layout:
             relief = {name: relief[name] for name in _layout(source) if name in relief}
         values = {
-            name: _few([value for value in several if value != own[name]])
-            for name, several in free_values(wide, own, may_be).items()
+            name: _few([value for value in several if value != current[name]])
+            for name, several in free_values(wide, current, may_be).items()
             if name in _layout(source) or not only_layout
         }
         for name, several in relief.items():
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
         table = table_near(base, values, max(CHANGES))
-        if isinstance(source.setting, Setting) and own[_SPLIT] == 1:
-            own = _without(own, _EXCHANGE)  # follows the framework where sequences are split
+        if isinstance(source.setting, Setting) and current[_SPLIT] == 1:
+            current = _without(
+                current, _EXCHANGE
+            )  # follows the framework where sequences are split
             usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
             exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
             table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})
-        table = table.rows(np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape)))
+        possible = np.flatnonzero(np.broadcast_to(source.broken(table) == 0, table.shape))
+        # Where rules reject all of them one is judged, and rejected as well.
+        table = table.rows(possible if possible.size else np.zeros(1, dtype=np.intp))
         judged = source.judged(table)
         return cls(
             plan=plan,
             problem=problem,
             candidates=judged,
-            own=own,
+            current=current,
             relief=relief,
             most_requests=float(np.max(getattr(base, _CAP, 1.0))),
         )
@@ -309,31 +337,31 @@ class _Near:
     def keeps_formats(self) -> BoolArray:
         """Where all number formats are those of the plan."""
         table = self.candidates.configurations
-        kept = np.ones(table.shape, dtype=np.bool_)
+        unchanged = np.ones(table.shape, dtype=np.bool_)
         for name in table.names():
             if _is_format(name):
-                kept &= getattr(table, name) == glossary()[name].coded(self.own[name])
-        return kept
+                unchanged &= getattr(table, name) == glossary()[name].coded(self.current[name])
+        return unchanged
 
     @property
     def tried(self) -> dict[str, list[Value]]:
         """The values that may need less memory and break no rule, by parameter."""
         table = self.candidates.configurations
-        found = {}
+        tried = {}
         for name, several in self.relief.items():
             codes = {float(code) for code in np.unique(getattr(table, name))}
-            if values := [one for one in several if glossary()[name].coded(one) in codes]:
-                found[name] = values
-        return found
+            if values := [item for item in several if glossary()[name].coded(item) in codes]:
+                tried[name] = values
+        return tried
 
     def best(
         self, among: BoolArray, counts: range = CHANGES, chances: Sequence[float] = (SURE, MEDIAN)
     ) -> Best:
         """The fastest for each number of changes that surely fits; else that may fit."""
         for surely in chances:
-            found = best_rows(self.problem, self.candidates, self.own, surely, counts, among)
-            if found:
-                return found
+            best = best_rows(self.problem, self.candidates, self.current, surely, counts, among)
+            if best:
+                return best
         return {}
 
     def changes(self, best: Best) -> list[Change]:
@@ -342,20 +370,20 @@ class _Near:
         reached = 0.0
         for candidates, place, value in map(self._filled, (best[count] for count in sorted(best))):
             if value > reached * (1 + WORTH):
-                changes.append(change_at(candidates, place, self.own, value, np.nan))
+                changes.append(change_at(candidates, place, self.current, value, np.nan))
                 reached = value
         return changes
 
     def _filled(self, best: tuple[Candidates, int, float]) -> tuple[Candidates, int, float]:
         """A configuration with as many requests at once as it has room for, where they are open."""
         candidates, place, value = best
-        if _CAP in self.own or not hasattr(candidates.configurations, _CAP):
+        if _CAP in self.current or not hasattr(candidates.configurations, _CAP):
             return best
         (source,) = self.problem.sources
-        alone = candidates.configurations.rows(np.array([place]))
-        room = self.plan.workload.fitting(source, alone).get(_CAP, 1.0)
+        row_table = candidates.configurations.rows(np.array([place]))
+        room = self.plan.workload.fitting(source, row_table).get(_CAP, 1.0)
         most = min(room, self.most_requests)
-        judged = source.judged(replace(alone, **{_CAP: np.array([most])}))
+        judged = source.judged(replace(row_table, **{_CAP: np.array([most])}))
         filled = float(np.ravel(judged.value(self.problem.objectives[0].name))[0])
         return (judged, 0, filled) if filled > value else best
 
@@ -366,12 +394,12 @@ def _few(values: Sequence[Value]) -> list[Value]:
     return [*values[::step]]
 
 
-def _with_fewer_requests(own: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
+def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
     """A plan whose number of requests at once is open, and its configuration with fewer ones."""
-    most = number(own[_CAP])
-    fewer = np.unique([*(one for one in _REQUESTS if one < most), most])
+    most = number(current[_CAP])
+    fewer = np.unique([*(item for item in _REQUESTS if item < most), most])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
-    return _without(own, _CAP), replace(rows, **{_CAP: fewer})
+    return _without(current, _CAP), replace(rows, **{_CAP: fewer})
 
 
 def _without(row: Row, parameter: str) -> Row:
@@ -383,8 +411,8 @@ def table_near(
     base: ConfigurationTable, values: Mapping[str, Sequence[Value]], most: int
 ) -> ConfigurationTable:
     """All configurations that differ from each of a table in up to ``most`` of these values."""
-    edits = [(name, one) for name, several in values.items() for one in several]
-    edits = [(name, one) for name, one in edits if name not in FOLLOWING]
+    edits = [(name, item) for name, several in values.items() for item in several]
+    edits = [(name, item) for name, item in edits if name not in FOLLOWING]
     # The last place stands for no edit, and the same edit twice is one.
     picks = np.array([*combinations_with_replacement(range(len(edits) + 1), most)])
     table = base.rows(np.repeat(np.arange(base.size), len(picks)))
@@ -398,11 +426,11 @@ def table_near(
 
 def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
     """The table with what follows from other parameters as it is, and as each other value."""
-    plain = table.plain()
+    plain_values = table.plain()
     dependent = {
-        name: np.full(table.shape, plain[name], getattr(table, name).dtype)
+        name: np.full(table.shape, plain_values[name], getattr(table, name).dtype)
         for name in (*terms_about("dependent"), *FOLLOWING)
-        if name in plain and np.any(getattr(table, name) != plain[name])
+        if name in plain_values and np.any(getattr(table, name) != plain_values[name])
     }
     yield table
     if dependent:

@@ -59,9 +59,9 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     changed = {*changed, *(said for name in changed for said in _SAID_AS.get(name, ()))}
     changes = option_changes(target, before, after, changed, found.options)
     for other in imported.other_targets:
-        own = {row.option for row in other.table.rows if row.parameter in changed}
+        known = {row.option for row in other.table.rows if row.parameter in changed}
         theirs = option_changes(other, before, after, changed, found.options)
-        changes |= {name: texts for name, texts in theirs.items() if name in own}
+        changes |= {name: texts for name, texts in theirs.items() if name in known}
     changes |= _other_ways(target.reading(found), target, changes, changed)
     honoured, beside = target.honoured(found, changes)
     changes = dict(honoured)

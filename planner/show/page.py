@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import ClassVar, TypeAlias
 
 from planner.base.records import record
+from planner.base.text import agreed
 
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "search": ("front", "parts", "roofline", "reuse"),
@@ -187,6 +188,9 @@ class Pairs:
     pairs: Mapping[str, str]
     is_beside: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pairs", {name: agreed(told) for name, told in self.pairs.items()})
+
 
 @record(kw_only=True)
 class Lines:
@@ -257,7 +261,7 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
 
 def said(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
     """Sentences."""
-    return Lines(lines=lines, mark=mark, indent=indent, most=most)
+    return Lines(lines=tuple(map(agreed, lines)), mark=mark, indent=indent, most=most)
 
 
 def grid(

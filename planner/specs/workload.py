@@ -73,6 +73,9 @@ USUAL_DEVIATION = 0.8
 of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
 
 
+_EIGHT = 8
+
+
 @checked
 class Adapted:
     """What of a model is trained: all of it, or adapters of frozen weights.
@@ -90,6 +93,12 @@ class Adapted:
     double_quantization: bool = True
     quantization_bits: Annotated[int, Interval(ge=4, le=8)] = 4
     virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
+
+    @property
+    def adapter_name(self) -> str:
+        """The adapter as people call it: QLoRA's weights have 4 bits."""
+        is_eight = self.adapter is AdapterKind.QLORA and self.quantization_bits == _EIGHT
+        return f"{_EIGHT}-bit {AdapterKind.LORA}" if is_eight else str(self.adapter)
 
     @property
     def is_frozen(self) -> bool:

@@ -53,6 +53,7 @@ from planner.show.views.documents import (
     plan_manifest,
 )
 from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
+from planner.show.views.front import marked_rows
 from planner.show.views.imported import (
     beside_blocks,
     change_blocks,
@@ -298,7 +299,7 @@ def _search(asked: Asked) -> Found:
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, result.scaled(result.table)))
+        files.add(result_blocks(plan, marked_rows(plan, result)))
         finish_search(files, plan, result, asked.question.words, {"driver": "exhaustive"})
 
     def drawn(picture: Picture) -> None:
@@ -386,7 +387,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         page = replace(made.page, sections=[first, *sections, *others])
         return replace(made, page=page, told=told)
     result = result_of(plan, found)
-    needs = [*misfit_blocks(plan, row)] if found.rejected_by == "out_of_memory" else []
+    needs = [*misfit_blocks(plan, row)] if found.rejected_by in MEMORIES else []
     page = Page(
         title=str(imported.path.name),
         question=[f"{imported.target.title}, as {imported.path.name} starts it"],

@@ -156,7 +156,7 @@ def adapter_words(work: Adapted) -> str:
     """What of a frozen model is trained, in words."""
     words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
-        words = f"{work.adapter} of rank {work.lora_rank} on {work.lora_targets}"
+        words = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
     return f"{words}, embedding and logits" if work.saves_ends else words
 
 

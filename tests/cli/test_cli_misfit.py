@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,37 @@ def test_narrow_weights_are_offered_to_serve(planner, tmp_path: Path) -> None:
     assert "quantization w4a16 instead of w16a16" in text
     assert "--max-model-len 24755" in done.err
     assert "instead of 19" not in text  # minutes of a plan that does not run
+
+
+FULL_ON_HOST = """\
+model: {_component_: torchtune.models.llama3_1.llama3_1_70b}
+tokenizer: {_component_: torchtune.models.llama3.llama3_tokenizer, max_seq_len: 1024}
+dataset: {_component_: torchtune.datasets.alpaca_dataset, packed: true}
+optimizer: {_component_: torch.optim.AdamW}
+loss: {_component_: torchtune.modules.loss.CEWithChunkedOutputLoss}
+batch_size: 2
+gradient_accumulation_steps: 1
+enable_activation_checkpointing: true
+fsdp_cpu_offload: true
+dtype: bf16
+"""
+
+
+def test_a_full_host_is_told_with_the_memory_of_a_gpu(planner, tmp_path: Path) -> None:
+    """500 GB of the host run out while a GPU holds 14 GB (meta-pytorch/torchtune#1871)."""
+    file = tmp_path / "full.yaml"
+    file.write_text(FULL_ON_HOST)
+    done = planner(
+        "estimate", "--from", file, "--gpu", "rtx4090", "--gpus", "8", "--host-memory", "500GB"
+    )
+    assert done.exit_code == 4
+    text = " ".join(done.out.split())
+    told = re.search(
+        r"Does not fit: host memory ([\d.]+) of 466 GiB of a node; peak ([\d.]+) GiB on the "
+        r"fullest GPU, 23.4 usable",
+        text,
+    )
+    assert told is not None
+    assert float(told[1]) > 466
+    assert float(told[2]) == pytest.approx(14e9 / 2**30, rel=0.2)
+    assert re.search(r"of a GPU [\d.]+ GiB against 23.4 GiB", " ".join(done.err.split()))

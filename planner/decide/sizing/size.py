@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
@@ -59,12 +60,15 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 class Sizes:
     """The sizes of a run or a service: the one to take first, then the cheapest in a bad case,
     without a plan last.
+
+    ``fits_alone``: nothing says how fast it must be, and the fewest GPUs that fit are looked for.
     """
 
     request: Request
     sizes: tuple[Size, ...]
     load: Load | None = None
     budget: Budget | None = None
+    fits_alone: bool = False
 
     def __repr__(self) -> str:
         found = [size for size in self.sizes if size.fewest is not None]
@@ -202,10 +206,10 @@ def size_all(
     if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
         raise errors[0]
     asked = request if load is None else replace(request, request_rate=load.peak)
-    return Sizes(request=asked, sizes=_ordered(found), load=load, budget=budget)
+    return Sizes(request=asked, sizes=ordered(found), load=load, budget=budget)
 
 
-def _ordered(found: Sequence[Size]) -> tuple[Size, ...]:
+def ordered(found: Sequence[Size]) -> tuple[Size, ...]:
     """The one to take first, then in their order."""
     sizes = sorted(found, key=lambda one: one.order)
     priced = [one for one in sizes if one.fewest is not None and one.carried is None]
@@ -260,7 +264,7 @@ def tasks_of(
             startup=startup,
             budget=budget,
         )
-        for gpu in _gpus(request)
+        for gpu in gpus_of(request.gpu, request.cluster, request.specs)
     ]
 
 
@@ -477,12 +481,21 @@ def _check(
         raise SearchSpaceError("\n".join(faults))
 
 
-def _gpus(request: Request) -> list[str | None]:
-    catalogue = Catalogue(request.specs)
-    if request.gpu is None:
-        return [None] if request.cluster is not None else [*current_gpus(catalogue)]
-    if request.gpu in (ALL, (ALL,)):
-        if request.cluster is not None:
+def gpus_of(
+    gpu: str | tuple[str, ...] | None, cluster: object = None, specs: Path | None = None
+) -> list[str | None]:
+    """The GPUs that a question names; where it names none, those with a current price.
+
+    Raises
+    ------
+    SearchSpaceError
+        It names all of them, and a cluster.
+    """
+    catalogue = Catalogue(specs)
+    if gpu is None:
+        return [None] if cluster is not None else [*current_gpus(catalogue)]
+    if gpu in (ALL, (ALL,)):
+        if cluster is not None:
             raise SearchSpaceError("All GPUs are compared on their own links: name no cluster.")
         return [*catalogue.gpus_on_hand()]
-    return [request.gpu] if isinstance(request.gpu, str) else [*request.gpu]
+    return [gpu] if isinstance(gpu, str) else [*gpu]

@@ -14,6 +14,7 @@ from planner.base.text import chance
 from planner.base.text import fits as fits_text
 from planner.base.text import value as shown
 from planner.base.units import GIB
+from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.decide.explaining.largest import largest_length
 from planner.decide.fitting import MoreGpus
 from planner.decide.improve import Attempts
@@ -35,7 +36,7 @@ from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
 from planner.show.views.search import estimate_command
 from planner.show.views.sure import fits_words
-from planner.show.views.told import label, memory_parts, share, short_plan, told
+from planner.show.views.told import host_words, label, memory_parts, share, short_plan, told
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 
@@ -107,8 +108,11 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
 
 def _said(imported: Imported) -> str:
     """The parameters and questions that the file answers, in their order."""
+    named = dict(imported.values)
+    if str(named.get("quantization_bits")) == "8":
+        named["adapter"] = "8-bit lora"
     words = [
-        f"{_word(name)} {_shown(imported.values[name])}"
+        f"{_word(name)} {_shown(named[name])}"
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
         and not _is_plain(term, imported.values[name])
@@ -146,7 +150,7 @@ def _lines_blocks(imported: Imported) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """What a configuration that does not fit needs, what a GPU has, and which parts it is."""
+    """What a configuration that does not fit needs of GPU and host, and what these have."""
     needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
@@ -156,9 +160,12 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
     which = f": {words}" if words else phase
-    yield said(
-        f"Does not fit: peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}."
-    )
+    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}"
+    on_host = host_words(row, plan.problem.setting.machine)
+    both = [peak, f"host memory {on_host}"] if on_host else [peak]
+    if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
+        both.reverse()
+    yield said(f"Does not fit: {'; '.join(both)}.")
 
 
 def beside_blocks(question: Question) -> Iterator[Block]:

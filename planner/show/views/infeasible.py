@@ -103,12 +103,14 @@ def _sentence(
     is_host = name == OUT_OF_HOST_MEMORY.name
     if is_host and (on_host := host_words(miss.row, miss.source.setting.machine)):
         which = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
-        return f"{words}: {on_host}{which}"
+        peak, usable = float(str(miss.row["peak_memory_gib"])) * GIB, _usable(miss)
+        of_gpu = f"of a GPU {text.gibibytes(peak)} against {text.gibibytes(usable)}"
+        return f"{words}: {on_host}; {of_gpu}{which}"
     surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
         against = f"{value} against {bound}"
         if surely:
-            usable = miss.source.setting.machine.gpu.allocatable_memory
+            usable = _usable(miss)
             least = f" ({bound} at this confidence)" if miss.bound < usable else ""
             words = "out of memory"
             against = f"peak {value} on the fullest GPU; {text.gibibytes(usable)} usable{least}"
@@ -118,6 +120,11 @@ def _sentence(
     what = f"need more than {bound}" if is_memory else missed
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
     return f"{what} (nearest: {nearest})"
+
+
+def _usable(miss: NearestMiss) -> float:
+    """Bytes of a GPU that a plan may use."""
+    return float(miss.source.setting.machine.gpu.allocatable_memory)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:

@@ -13,7 +13,9 @@ from planner.base import text
 from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
+from planner.decide.fitting import surer_options
 from planner.decide.levers import Lever
+from planner.decide.near import SURE
 from planner.decide.open_facts import moving_facts
 from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
@@ -129,6 +131,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
         yield Title(text=f"The recommended {plan.workload.wording.noun}")
         yield said(settings_text(plan, row), indent="", most=_ALL_LINES)
         yield from details.memory_and_speed(plan, result.recommended)
+        yield from surer_blocks(plan, row)
         yield Title(text=details.to_see)
         yield Code(text=estimate_command(plan, row))
 
@@ -145,6 +148,7 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
         if line:
             yield said(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
+    yield from surer_blocks(plan, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
     better = result.better_tied
@@ -203,9 +207,16 @@ def _reached_blocks(
     basis = "" if sure is None else sure.basis
     yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(
-        *sure_lines(basis, limits, facts, None if sure is None else sure.runs),
+        *sure_lines(basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])),
         *short_open_lines(plan, facts),
     )
+
+
+def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
+    """What fits more surely than a plan that does not fit surely."""
+    if options := surer_options(plan, row):
+        words = (f"{option} ({text.fits(chance)})" for option, chance in options.items())
+        yield said(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
 
 
 def recommended_pairs(

@@ -9,6 +9,7 @@ from planner.base import text
 from planner.base.cells import number
 from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
+from planner.decide.near import SURE
 from planner.decide.sizing.day import Day
 from planner.decide.sizing.fleet import (
     DEADLINES,
@@ -57,7 +58,8 @@ from planner.workloads.registry import workload_of
 _MOST_REASONS = 40
 _MOST_HOURS = 48
 # What a narrow terminal leaves out comes last.
-_RANKS = {"rank": 0, "gpu": 0, "num_gpus": 0, "least spare": 2, RUNS: 2, "plan": 3}
+_PLACES = ("gpu", "num_gpus")
+_RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")
@@ -117,6 +119,9 @@ def question_lines(sizes: Sizes) -> list[str]:
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
     sure = request.limit_confidence
+    if sizes.fits_alone:
+        fewest = "No rate, deadline or budget is given: the fewest GPUs on which it fits"
+        return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"
         if sure == MEDIAN

@@ -1,0 +1,121 @@
+"""The fewest GPUs of each type on which a plan fits, where no speed is required."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.base import text
+from planner.base.cells import Row, number
+from planner.decide.fitting import MEMORIES, MOST_GPUS, change_on
+from planner.decide.near import Change, MayBe
+from planner.decide.sizing.envelope import POWER, Budget
+from planner.decide.sizing.fleet import Fleet, Size
+from planner.decide.sizing.load import Load
+from planner.decide.sizing.searches import coarse, whole_nodes
+from planner.decide.sizing.size import Progress, Sizes, ordered, sure
+from planner.errors import PlannerError
+from planner.question.request import Request
+from planner.question.terms import terms_about
+from planner.workloads.base import Evaluation
+from planner.workloads.pinned import settings_of
+from planner.workloads.place import gpu_counts
+from planner.workloads.plan import Plan, evaluated, one_configuration
+
+
+def is_only_to_fit(request: Request, load: Load | None, budget: Budget | None) -> bool:
+    """Whether there is no rate, deadline, budget or limit to size GPUs for."""
+    bounds = {*terms_about("sized"), POWER} & {*request.constraints}
+    return request.request_rate is None and not (bounds or load or budget)
+
+
+def fewest_that_fit(
+    requests: Sequence[tuple[Request, MayBe]],
+    contracts: Sequence[str | None] = (None,),
+    counts: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> Sizes:
+    """The fewest GPUs of each type on which a plan fits; each of ``requests`` has another GPU.
+
+    With each stands whether a parameter may get a value. Parallel degrees, the ZeRO stage and the
+    micro-batch may change with the number of GPUs; all else stays. ``counts`` are the numbers to
+    try in place of whole nodes.
+
+    Raises
+    ------
+    SpecError, SearchSpaceError
+        Something is unknown, faulty or impossible for all GPUs alike.
+    """
+    sizes, errors = list[Size](), list[PlannerError]()
+    for at, (question, may_be) in enumerate(requests, start=1):
+        request = sure(question)
+        for contract in contracts:
+            try:
+                sizes.append(_size(replace(request, contract=contract), may_be, counts))
+            except PlannerError as error:
+                errors.append(error)
+                words = " ".join(str(error).split())
+                sizes.append(Size(gpu=str(request.gpu), contract=contract or "", reason=words))
+        if progress is not None:
+            progress(at)
+    if len(errors) == len(sizes):
+        raise errors[0]
+    return Sizes(request=sure(requests[0][0]), sizes=ordered(sizes), fits_alone=True)
+
+
+def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
+    """The first number of GPUs of one type on which a plan surely fits."""
+    current = one_configuration(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
+    evaluation = evaluated(current)
+    cluster = evaluation.source.setting.machine.cluster
+    most = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
+    numbers = tuple(counts) or whole_nodes(cluster.gpus_per_node, most)
+
+    def first(among: Sequence[int], *, only_layout: bool = True) -> Change | None:
+        changes = (change_on(current, evaluation, may_be, count, only_layout) for count in among)
+        return next((change for change in changes if change is not None), None)
+
+    change = first(coarse(numbers))
+    if change is not None:
+        end = number(change.row["num_gpus"])
+        change = first([count for count in numbers if end / 2 <= count < end]) or change
+        plan = _plan_of(request, change.row)
+        fleet = Fleet.of(plan, evaluated(plan).candidates)
+        contract = str(fleet.row.get("contract") or request.contract or "")
+        return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
+    other = first(coarse(numbers), only_layout=False)
+    reason = f"does not fit on {_span(numbers)}{_with(other)}"
+    if evaluation.rejected_by not in ("", *MEMORIES):
+        reason = f"impossible on {_span(numbers)}: {_description(evaluation)}"
+    return Size(
+        gpu=evaluation.source.gpu, contract=request.contract or "", reason=reason, tried=numbers
+    )
+
+
+def _description(evaluation: Evaluation) -> str:
+    """The rule that a configuration breaks, in words."""
+    rules = {rule.name: rule.description for rule in evaluation.source.rules}
+    return rules.get(evaluation.rejected_by, evaluation.rejected_by)
+
+
+def _span(counts: Sequence[int]) -> str:
+    """``1 to 1,024 GPUs``, or the one number of GPUs that was tried."""
+    last = text.gpus(counts[-1])
+    return last if len(counts) == 1 else f"{text.count(counts[0])} to {last}"
+
+
+def _with(change: Change | None) -> str:
+    """On how many GPUs other settings fit, and which; empty where none do."""
+    if change is None:
+        return ""
+    names = change.changed.keys() - {"global_batch_size"}
+    words = ", ".join(f"{name} {text.value(change.row[name])}" for name in sorted(names))
+    return f"; it fits on {text.gpus(number(change.row['num_gpus']))} with {words}"
+
+
+def _plan_of(request: Request, row: Row) -> Plan:
+    """The plan of a row on its number of GPUs."""
+    names = [name for name in ("num_gpus", "global_batch_size") if name in row]
+    changed: dict[str, object] = {name: int(number(row[name])) for name in names}
+    settings = settings_of(request.workload, row)
+    return one_configuration(request.changed(settings=settings, **changed))
