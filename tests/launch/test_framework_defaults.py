@@ -76,7 +76,9 @@ _FILES = {
     "megatron-bridge": (
         "Megatron-Bridge",
         "t.sh",
-        "python scripts/performance/run_recipe.py --recipe llama3_8b_pretrain_config",
+        "python scripts/performance/run_recipe.py --recipe llama3_8b_pretrain_config "
+        "model.tensor_model_parallel_size=1 model.pipeline_model_parallel_size=1 "
+        "train.micro_batch_size=1 train.global_batch_size=8 dataset.seq_length=4096",
     ),
     "litgpt": (
         "HF Trainer",

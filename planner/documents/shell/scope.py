@@ -18,6 +18,7 @@ from planner.documents.shell.values import (
 
 _MOST_PLACES = 6
 _MOST_COMPARED = 10**6
+_LONGEST_SPLIT = 50_000
 ONLY_IN_SOME = "is set only in some branches"
 
 
@@ -81,7 +82,10 @@ def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -
             return replace(first, assigned=assigned)
         if len({value.texts for value in values}) == 1 and None not in first.texts:
             return replace(first, elements=_without_places(first.elements), assigned=assigned)
-        if shared := _shared_words([value.words for value in values], several):
+        length = sum(len(piece.text) for value in values for piece in value.pieces)
+        if length < _LONGEST_SPLIT and (
+            shared := _shared_words([value.words for value in values], several)
+        ):
             return first.of_words(shared, assigned)
     return Variable((), assigned=assigned, unknown=several)
 
@@ -110,7 +114,13 @@ def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[E
     tail = [_of_all(words) for words in zip(*ends, strict=True)]
     if least and not head and not tail:
         return ()
-    added = [word for words in lists for word in words if _content(word) not in least]
+    common = {*least}
+    added = [
+        word
+        for words, content in zip(lists, contents, strict=True)
+        for word, key in zip(words, content, strict=True)
+        if key not in common
+    ]
     texts = dict.fromkeys(text_of(word.pieces) or "" for word in added)
     options = ", ".join(text for text in texts if text.startswith("-"))
     gap = Element(untold(f"{options} {ONLY_IN_SOME}; {reason}" if options else reason))

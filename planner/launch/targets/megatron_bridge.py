@@ -241,7 +241,6 @@ _OF_RECIPES = {
     "pipeline_parallel": "--pipeline-model-parallel-size",
     "micro_batch_size": "--micro-batch-size",
     "global_batch_size": "--global-batch-size",
-    "sequence_length": "--seq-length",
 }
 
 
