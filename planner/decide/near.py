@@ -213,6 +213,7 @@ def distances(candidates: Candidates, own: Row, rows: IndexArray) -> FloatArray:
 
 
 def change_at(candidates: Candidates, place: int, own: Row, value: float, gain: float) -> Change:
+    """The change to the configuration at a place; ``value`` is its objective, ``gain`` a share."""
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])
