@@ -68,7 +68,7 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
   the logarithm: its width, and {2 / (1 - LEVEL):.0f} times what is beyond it; less is better.
 - *basis* is what an interval rests on: *measured*, runs of that software on that class of GPU;
   *transferred*, of one of the two; *roofline*, of neither. A prediction says its own.
-- Runs whose columns cannot be their layout are left out.
+- Left out are runs whose columns cannot be their layout, and speeds that their source calls noise.
 - Models without a name of their own, given by their sizes alone, stand together under *gpt*.
 
 ![Predicted against measured, every quantity of the runs](static/pictures/predicted.png)
@@ -175,7 +175,7 @@ def _known_cells(row: Row) -> tuple[str, str, str]:
 
 def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
     measured = (row for row in rows if row.first_measured(compared.names) is not None)
-    known = [row for row in measured if not row.prediction.impossible]
+    known = [row for row in measured if row.counts(compared)]
     every = group_errors("all", known, compared)
     if every.predicted < _ENOUGH:
         return

@@ -25,6 +25,7 @@ from planner.estimators.inference.memory import ServingMemory, sequence_bytes, s
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import Catalogue, default_cluster
+from planner.specs.profile import engine_on
 from planner.specs.serving import ServingWorkload
 
 CATALOGUE = Catalogue(None)
@@ -38,7 +39,7 @@ def start_logs() -> list[dict[str, str]]:
 
 def setting_of(row: dict[str, str]) -> ServingSetting:
     gpu = CATALOGUE.load_gpu(row["gpu"]).spec
-    engine = CATALOGUE.load_engine(row["engine"]).spec
+    engine = engine_on(CATALOGUE.load_engine(row["engine"]).spec, gpu, row["version"])
     share = float(row["gpu_memory_utilization"])
     return ServingSetting(
         machine=Machine(gpu=gpu, cluster=default_cluster(gpu), catalogue=CATALOGUE),

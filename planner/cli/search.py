@@ -77,7 +77,9 @@ def search(given: options.Given) -> None:
 
             raise InfeasibleError(infeasible_message(plan, result))
         if not all_rows and (csv or json):
-            add(result.scaled(result.table))
+            from planner.show.views.front import marked_rows
+
+            add(marked_rows(plan, result))
         compared = _compared(plan, result) if given["compare_api"] else None
         more: dict[str, object] = {"api": compared.to_dict()} if compared else {}
         found = _levers(plan, result, given)

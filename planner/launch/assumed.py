@@ -203,6 +203,7 @@ class LaunchFile:
         likely = self._models_in(found) if "model" in lacking and not near else ()
         if len(likely) == 1 and self.path.suffix not in PROSE:
             near = {"model": (likely[0], "the only model named in its text")}
+        found.require_known(self.asked, self.said)
         found.require({*lacking} & {"model"} - {*near}, self.said, likely)
         lacking = tuple(name for name in lacking if name not in near)
         if not lacking and near:

@@ -309,6 +309,24 @@ class Imported:
             values[batch] = count_in(values[batch]) * given // own
         return values
 
+    def require_known(self, asked: Collection[str], said: Said) -> None:
+        """Refuse a file that leaves to others what decides the result.
+
+        Raises
+        ------
+        LaunchError
+            With the reason, and the terms that the user must give.
+        """
+        missing = {
+            name: why
+            for name, why in self.answers.required.items()
+            if not {name, glossary()[name].short} & {*asked}
+        }
+        if missing:
+            reasons = "; ".join(dict.fromkeys(missing.values()))
+            names = ", ".join(map(said, missing))
+            raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
+
     def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
         """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
 

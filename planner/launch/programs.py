@@ -390,6 +390,8 @@ def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
         options.state("bf16", "true")
     repeats = given.get("use_gradient_checkpointing", "unsloth")
     is_whole = given.get("full_finetuning") is True
+    if is_whole and given.get("float32_mixed_precision") is not True:
+        options.state("dtype", "bfloat16")  # see trainer/weights.csv
     if not is_whole:
         options.state("use_lora", "true")
         four_bits = given.get("load_in_4bit", True)

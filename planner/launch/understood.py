@@ -10,7 +10,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import OptimizerKind
 from planner.base.records import record
 from planner.base.training_names import is_paged, optimizer_of
 from planner.confidence.classes import Release
@@ -91,7 +90,7 @@ class Answers:
     target does where the file says nothing, by term, with the reason. ``asked`` are terms that the
     file leaves open and that have no default; ``notes`` say what else is worth knowing.
     ``otherwise`` are values in place of defaults with which it does not fit, by term, each with
-    the reason.
+    the reason. ``required`` are terms that have no default here, each with the reason.
     """
 
     workload: str
@@ -104,6 +103,7 @@ class Answers:
     asked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     otherwise: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+    required: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
@@ -145,14 +145,13 @@ class Gathered:
         settings = optimizer_of(class_name)
         if settings is None:
             self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
-            self.values["optimizer"] = OptimizerKind.ADAM.word
             return
         for parameter, code in settings.items():
-            if code or parameter == "optimizer":
+            if code:  # 0 is what the program does without a name
                 self.values[parameter] = code.word
                 self.defaults.pop(parameter, None)
         if is_paged(class_name):
-            self.values["paged_optimizer"] = True
+            self.values["paged_optimizer"] = "true"
 
     def made(self, workload: str = "train", **more: Any) -> Answers:
         """The answers; ``more`` are the other fields of them."""

@@ -19,6 +19,7 @@ from planner.decide.sizing.size import Sizes
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import full_columns
 from planner.question.request import Request
 from planner.show.views.infeasible import infeasible_message
 from planner.workloads.base import Evaluation
@@ -164,6 +165,16 @@ class Answer(_Deployable, SearchResult):
     def plan(self) -> Plan:  # type: ignore[override]
         """The plan of the question, with what the result tells of what nobody gave."""
         return answered(self.asked, self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The recommended plan and the front as a pandas frame, a row each as in ``--csv``."""
+        if self.recommended is None:
+            return super().to_frame()
+        import pandas as pd
+
+        from planner.show.views.front import marked_rows
+
+        return pd.DataFrame(full_columns(marked_rows(self.plan, self), self.problem.sources))
 
     def _why_not(self) -> str:
         from planner.show.views.infeasible import infeasible_message

@@ -79,6 +79,11 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     return tuple(folder / name for name in found)
 
 
+def is_shipped(kind: SpecKind, name: str) -> bool:
+    """Whether planner ships a spec of this name."""
+    return any(path.stem == name for path in listing(_shipped(kind), ".toml"))
+
+
 def price_files(folder: Path | None = None) -> list[Path]:
     """The price lists, the one whose prices count first in front."""
     return beside_specs("prices.csv", folder)

@@ -157,6 +157,8 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
+    if row.get("feasible") is False:
+        raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
     workload = next((of for column, of in _TELLING.items() if column in row), None)
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")

@@ -55,6 +55,7 @@ from planner.show.views.documents import (
     plan_manifest,
 )
 from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
+from planner.show.views.front import marked_rows
 from planner.show.views.imported import (
     beside_blocks,
     change_blocks,
@@ -300,7 +301,7 @@ def _search(asked: Asked) -> Found:
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
-        files.add(result_blocks(plan, result.scaled(result.table)))
+        files.add(result_blocks(plan, marked_rows(plan, result)))
         finish_search(files, plan, result, asked.question.words, {"driver": "exhaustive"})
 
     def drawn(picture: Picture) -> None:

@@ -307,9 +307,14 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
         return {}
     said = {**scene.space.parameters, **request.settings}
     values = default_values(scene.profile, work)
-    ranks = said.get("tensor_parallel", 1)
-    if isinstance(ranks, Mapping) or 1 in checked("tensor_parallel", listed(ranks, {})):
+    tensor, context = (
+        checked(name, listed(request.settings.get(name, 1), {}))
+        for name in ("tensor_parallel", "context_parallel")
+    )
+    if min(tensor) == 1:
         values.pop("sequence_parallel", None)
+    if max(context) > 1:  # as the rule of split sequences asks for
+        values.pop("flash_attention", None)
     is_other = any(
         checked(name, listed(said[name], {})) != checked(name, [value])
         for name, value in values.items()
@@ -321,8 +326,14 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
 def default_notes(scene: Scene) -> dict[str, str]:
     """Those values in words."""
     values = framework_defaults(scene, scene.question.work)
-    name = scene.profile.name
-    return {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    name, request = scene.profile.name, scene.question.request
+    notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    said = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    stage = scene.profile.default_zero_stage
+    if is_open and stage and max(scene.question.counts) > 1:
+        notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
+    return notes
 
 
 def default_values(profile: FrameworkProfile, work: Adapted) -> dict[str, Value]:

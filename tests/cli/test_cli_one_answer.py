@@ -99,6 +99,7 @@ NOT_OF_A_ROW = {
     "rejected_by",  # a search lists what nothing rejects
     "limits_probability",  # of the limits of the question
     "largest_batch",  # an estimate looks for it
+    *("recommended", "rank", "tied"),  # among the plans of a search
     "scaling_efficiency",  # against other numbers of GPUs of the search
     "draft_tokens",  # a column where a search compares several
 }
@@ -257,6 +258,10 @@ def test_a_row_of_sizes_is_its_estimate(planner, tmp_path, workload):
     rows = json.loads(paths[0].read_text())["rows"]
     assert planner("estimate", "--from", paths[0]).err.startswith(f"{paths[0]}: has 2 rows")
     for path, (number, row) in product(paths, enumerate(rows, 1)):
+        if not row["feasible"]:
+            ran = planner("estimate", "--from", path, "--row", number)
+            assert (ran.exit_code, "this row has no plan: step time" in ran.err) == (6, True)
+            continue
         again = estimated(planner, tmp_path, "--from", path, "--row", number)
         names = [name for name in row if name in again and name not in NOT_OF_A_ROW]
         assert differences({n: row[n] for n in names}, {n: again[n] for n in names}) == {}
@@ -277,6 +282,10 @@ def test_specs_of_the_user_are_found_again(planner, tmp_path, workload):
     assert ran.exit_code == 0, ran.err
     row = json.loads((tmp_path / "r.json").read_text())["rows"][0]
     assert row["gpu"] == "mygpu"
+    for full in ((), ("--full",)):  # which says why the H100's runs do not count
+        shown = planner("estimate", "--from", tmp_path / "r.json", "--row", 1, *full)
+        told = "Runs are counted by the GPU's name, and none names mygpu:"
+        assert told in " ".join(shown.out.split())
     for path in ("r.json", "r.csv"):
         again = estimated(planner, tmp_path, "--from", tmp_path / path, "--row", 1)
         assert differences(row, again) == {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import re
 
@@ -82,6 +83,7 @@ def test_csv_holds_the_front_and_its_manifest_stands_beside(planner, tmp_path):
     assert planner(*SMALL, "--csv", path).exit_code == 0
     expected = package.search(model="llama-7b", num_gpus=8, space="small").to_frame()
     written = pd.read_csv(path, keep_default_na=False)
+    written["rank"] = pd.to_numeric(written["rank"])
     pd.testing.assert_frame_equal(written[expected.columns], expected)
     assert (written.step_time_low_s < written.step_time_s).all()
     assert (written.step_time_s < written.step_time_high_s).all()
@@ -160,8 +162,9 @@ def test_json_is_one_object_of_manifest_and_rows(planner, tmp_path):
     rejected = sum(manifest["rejected_by"].values())
     assert manifest["configurations_evaluated"] == manifest["configurations_feasible"] + rejected
     frame = package.search(model="llama-7b", num_gpus=8, space="small").to_frame()
-    rows = [{name: row[name] for name in frame.columns} for row in document["rows"]]
-    assert rows == frame.to_dict(orient="records")
+    names = [name for name in frame.columns if name != "rank"]  # None in one, NaN in the other
+    rows = [{name: row[name] for name in names} for row in document["rows"]]
+    assert rows == frame[names].to_dict(orient="records")
 
 
 def test_all_writes_every_feasible_row(planner, tmp_path):
@@ -233,3 +236,33 @@ def test_json_compares_the_values_of_an_axis(planner, tmp_path):
     assert {name: first[name] for name in first if name != "loss"} == document["recommended_row"]
     assert [*compared["without_plan"]] == ["t4-16gb"]
     assert second["cost_low_usd"] < second["cost_usd"] < second["cost_high_usd"]
+
+
+def test_a_file_of_rows_marks_the_recommended_plan(planner, tmp_path):
+    paths = tmp_path / "p.csv", tmp_path / "p.json"
+    asked = ("--model", "llama-65b", "--gpus", "2048", "--csv", paths[0], "--json", paths[1])
+    assert planner("search", *asked, "--quiet").exit_code == 0
+    document = json.loads(paths[1].read_text())
+    with paths[0].open() as file:
+        first, *others = csv.DictReader(file)
+    assert (first["recommended"], first["rank"], first["tied"]) == ("True", "", "True")
+    assert first["framework"] == document["recommended_row"]["framework"] == "Megatron-LM"
+    assert [row["rank"] for row in others] == [str(at) for at in range(1, len(others) + 1)]
+    assert {row["recommended"] for row in others} == {"False"}
+    rows = document["rows"]
+    assert [row["step_time_s"] for row in rows[1:]] == sorted(r["step_time_s"] for r in rows[1:])
+    marks = [(str(row["recommended"]), str(row["rank"] or "")) for row in rows]
+    assert marks == [(row["recommended"], row["rank"]) for row in (first, *others)]
+    assert document["recommended_row"].items() <= rows[0].items()
+
+
+def test_a_recommended_plan_of_the_front_stands_first_with_its_rank(planner, tmp_path):
+    path = tmp_path / "r.json"
+    asked = ("--workload", "serve", "--model", "llama-3.1-8b", "--gpu", "h100", "--gpus", "2")
+    assert planner("search", *asked, "--json", path, "--quiet").exit_code == 0
+    document = json.loads(path.read_text())
+    rows = document["rows"]
+    ranks = [row["rank"] for row in rows if row["rank"] is not None]
+    assert sorted(ranks) == [*range(1, len(ranks) + 1)]
+    assert [row["recommended"] for row in rows] == [True] + [False] * (len(rows) - 1)
+    assert document["recommended_row"].items() <= rows[0].items()

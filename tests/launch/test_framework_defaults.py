@@ -163,6 +163,15 @@ def test_defaults_of_a_framework_hold_together_and_are_named():
     assert (kept["recompute"], kept["offload"]) == ("none", "none")
 
 
+@pytest.mark.parametrize(("settings", "is_noted"), [({}, True), ({"zero_stage": 0}, False)])
+def test_sharding_that_nobody_sets_is_listed_as_assumed(settings, is_noted):
+    """A Megatron-LM file without --use-distributed-optimizer shards nothing; the name does."""
+    asked = {"model": "llama-3.1-8b", "framework": "megatron-lm", "gpu": "h200", "num_gpus": 8}
+    found = estimate(**asked, sequence_length=2048, global_batch_size=8, settings=settings)
+    assert found.candidates.row["zero_stage"] == (1 if is_noted else 0)
+    assert ("zero_stage" in found.plan.defaults) == is_noted
+
+
 @pytest.mark.parametrize("settings", [{}, {"recompute": "none"}, {"offload": "none"}])
 def test_printed_command_repeats_a_plan_of_a_framework_with_defaults(settings, planner):
     """The command names what differs from the framework's defaults."""

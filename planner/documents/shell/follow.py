@@ -10,12 +10,11 @@ from itertools import zip_longest
 from planner.documents.shell.expand import (
     Expander,
     NotKnown,
-    Scope,
     arithmetic_number,
     arithmetic_value,
     matches_pattern,
-    merge,
 )
+from planner.documents.shell.scope import Scope, merge
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
     Alone,
@@ -44,6 +43,7 @@ from planner.documents.shell.values import (
     Word,
     computed,
     text_of,
+    untold,
     why_unknown,
 )
 
@@ -532,7 +532,7 @@ class Follower(SimpleCommands):
         line = self.source.line(start)
         for name, place in node.assigned:
             reason = f"${name} changes in the loop (line {line})"
-            inside.put(name, Variable((), assigned=(place,), unknown=reason))
+            inside.put(name, _changing(self.scope.get(name), place, reason))
         words: list[Element] = []
         if node.variable:
             words = [element for raw in node.words for element in self.expander.elements(raw)]
@@ -572,6 +572,15 @@ class Follower(SimpleCommands):
             return None if text is None else arithmetic_value(text, self.expander.number) != 0
         except NotKnown:
             return None
+
+
+def _changing(before: Variable | None, place: int, reason: str) -> Variable:
+    """A variable that a loop changes: a list keeps what it holds, for rounds may add to it."""
+    if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
+        return Variable((), assigned=(place,), unknown=reason)
+    change = Element(untold(reason))
+    words = (change, *before.words, change)
+    return before.of_words(words, (*before.assigned, place))
 
 
 def _leaves(branch: Sequence[Node]) -> bool:

@@ -388,6 +388,23 @@ class Variable:
         """The text of each element."""
         return tuple(text_of(element.pieces) for element in self.elements)
 
+    @property
+    def words(self) -> Sequence[Element]:
+        """The words that it holds: the elements of an array, else its value split at blanks."""
+        if self.is_array:
+            return self.elements
+        fields = Fields()
+        fields.split(self.pieces)
+        fields.end()
+        return fields.ended
+
+    def of_words(self, words: Sequence[Element], assigned: tuple[int, ...]) -> Variable:
+        """A variable of the same kind that holds these words."""
+        if self.is_array:
+            return Variable(tuple(words), True, assigned)
+        pieces = [piece for word in words for piece in (*computed(" "), *word.pieces)]
+        return Variable((Element(tuple(pieces[1:])),), False, assigned)
+
 
 class Fields:
     """Words that come of one written word: unquoted expansions are split at blanks."""

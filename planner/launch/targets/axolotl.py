@@ -14,7 +14,7 @@ from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark
 from planner.launch.target import Argument, Draft, File, Job, Target, plan_words
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
-from planner.launch.trainer.said import Sources, text_of, with_defaults
+from planner.launch.trainer.said import Sources, keep_loaded_weights, text_of, with_defaults
 from planner.launch.trainer.writing import (
     LEFT,
     OUTPUT,
@@ -68,7 +68,7 @@ def axolotl_answers(reading: Reading) -> Answers:
         sources.script["--lora_target_modules"] = given.saying(modules.strip())
     defaults = with_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
-        sources.script.setdefault("--dtype", stated("--dtype", "bfloat16"))
+        keep_loaded_weights(sources, "axolotl")
     answers = answers_of(sources, is_supervised=False)
     values = dict(answers.values)
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):

@@ -8,7 +8,7 @@ Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``scripts/performance`` (``argum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -138,6 +138,18 @@ _PROGRAMS = (
     "run_finetune.py",
     *_RECIPES_SCRIPTS,
 )
+_STARTER = "train.sh"
+_NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
+"""Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
+# conf/megatron_llama_config.yaml beside them in NVIDIA/NeMo 1.23.
+_NEMO_LLAMA = {
+    "model.activation": "fast-swiglu",
+    "model.bias": "false",
+    "model.normalization": "rmsnorm",
+    "model.share_embeddings_and_output_weights": "false",
+    "model.hidden_dropout": "0.0",
+    "model.attention_dropout": "0.0",
+}
 _DEFAULT = re.compile(r"\$\{\w+:(?P<default>[^}]*)\}")
 _PRIMUS = "modules.pre_trainer."
 _OF_PRIMUS = ("work_group", "user_name", "exp_name", "workspace")
@@ -162,6 +174,10 @@ def starts(words: Sequence[str]) -> bool:
     names = [word.rpartition("/")[2] for word in words[:4]]
     if paddlenlp.starts(words):  # its programs are called alike
         return False
+    if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
+        return True
+    if any(_NEMO_PROGRAM.fullmatch(name) for name in names):
+        return True
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
@@ -176,6 +192,9 @@ def answers(reading: Reading) -> Answers:
     found = reading.found
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
+    words = [text or "" for each in found.positional for text in each.texts]
+    if any(word.endswith("megatron_llama_pretraining.py") for word in words):
+        own = {**{key: stated(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
     recipe = _recipe_of(own, found.world.gpu)
     given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
     table = OptionTable.load("megatron-lm")
@@ -183,8 +202,18 @@ def answers(reading: Reading) -> Answers:
     if f"--{_LAYOUT.replace('_', '-')}" in translated:
         translated.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout says it, too
     world = found.world
-    nodes = given.get("trainer.num_nodes") or given.get("--num_nodes") or world.num_nodes
-    each = given.get("trainer.devices") or given.get("--gpus_per_node") or world.gpus_per_node
+    nodes = (
+        given.get("trainer.num_nodes")
+        or given.get("--num_nodes")
+        or given.get("--nodes")
+        or world.num_nodes
+    )
+    each = (
+        given.get("trainer.devices")
+        or given.get("--gpus_per_node")
+        or given.get("--gpus-per-node")
+        or world.gpus_per_node
+    )
     total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
     world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
     inner = Reading.of(replace(found, options=translated, world=world), table)
@@ -201,7 +230,28 @@ def answers(reading: Reading) -> Answers:
     told = (
         f"{recipe.name} of its performance recipes says what the file does not." if recipe else how
     )
-    return _completed(replace(read, values=values), given, model, told)
+    completed = _completed(replace(read, values=values), given, model, told)
+    return replace(completed, required=_of_unknown_recipe(given, recipe, translated))
+
+
+_OF_RECIPES = {
+    "tensor_parallel": "--tensor-model-parallel-size",
+    "pipeline_parallel": "--pipeline-model-parallel-size",
+    "micro_batch_size": "--micro-batch-size",
+    "global_batch_size": "--global-batch-size",
+    "sequence_length": "--seq-length",
+}
+
+
+def _of_unknown_recipe(
+    given: Mapping[str, Given], recipe: Recipe | None, translated: Collection[str]
+) -> dict[str, str]:
+    """What a recipe decides that is not known, unless the file sets it, with the reason."""
+    name = _text(given.get("--recipe"))
+    if recipe is not None or name is None:
+        return {}
+    why = f"the recipe {name} is not known, and the file does not set what it decides"
+    return {term: why for term, option in _OF_RECIPES.items() if option not in translated}
 
 
 def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:

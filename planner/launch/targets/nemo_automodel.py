@@ -149,6 +149,7 @@ def _states(reading: Reading, found: Gathered) -> None:
     loss = told(reading, "loss_fn._target_") or ""
     if "maskedcrossentropy" in loss and flag(reading, "loss_fn.fp32_upcast", default=True):
         values["loss_kernel"] = "eager"
+    values["optimizer"] = "adam"
     found.put_optimizer(told(reading, "optimizer._target_") or "adam")
 
 

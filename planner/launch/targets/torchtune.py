@@ -169,6 +169,7 @@ def _optimizer(reading: Reading, found: Gathered) -> None:
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
     if component.endswith("CPUOffloadOptimizer"):
         values["offload"], component = "optimizer", "torch.optim.AdamW"
+    values["optimizer"] = "adam"
     found.put_optimizer(component)
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 

@@ -224,7 +224,7 @@ def put_token_budget(found: Gathered, tokens: int, share: int | None) -> None:
 
 def unread_of_sections(
     reading: Reading, sections: tuple[str, ...], used: frozenset[str] = frozenset()
-) -> dict[str, frozenset[str]]:
+) -> dict[str, Any]:
     """Options that begin so and are not used: ``ignored`` of generation and other models than the
     policy, which the update has no part in, and ``unread``."""
     names = {name for name in reading.found.options if name.startswith(sections)} - used

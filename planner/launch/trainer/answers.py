@@ -420,11 +420,13 @@ _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "-
 # Checkpoints whose weights are stored in few bits say so in their names.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
+_CAPS = ("--max_samples", "--max_train_samples")
+_DRAWN = re.compile(r"#(\d{1,12})$")
 _USED = (
     *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
     *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
     *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
-    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", "--max_samples"),
+    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", *_CAPS, "--dataset"),
     *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
     "--device_map",
     "--deepspeed_config_file",
@@ -568,19 +570,31 @@ def _length(said: Said, found: Gathered) -> None:
 def _samples(said: Said, found: Gathered) -> None:
     """Samples of all data sets and how often they are trained, as far as the file tells them.
 
-    LLaMA-Factory's ``max_samples`` is of each data set (0.9, hparams/data_args.py).
+    LLaMA-Factory's ``max_samples`` is the most of each data set (0.9, data/loader.py takes
+    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples of all.
+    ms-swift draws as many of a data set as stand behind ``#`` (swift/llm/dataset/loader.py).
     """
     epochs = said.texts.get("--num_train_epochs")
     part = _PART.search(said.texts.get("--dataset_train_split") or "")
-    each = whole(said.texts.get("--max_samples")) or whole(part[1] if part else None)
+    data = re.split(r"[,\s]+", said.texts.get("--dataset") or "")
+    drawn = [_DRAWN.search(name) for name in data]
+    each = whole(part[1] if part else None)
+    if all(drawn):
+        each = sum(int(number[1]) for number in drawn if number)
+        data = data[:1]
+    cap = next((name for name in _CAPS if whole(said.texts.get(name))), "")
+    if each is None and cap:
+        each = whole(said.texts[cap])
     with suppress(ValueError):
         if float(epochs or 0) > 0:
             found.values["epochs"] = float(epochs or 0)
     if "epochs" not in found.values and each is not None:
         found.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
     if each is not None:
-        sets = (said.texts.get("--dataset") or "").count(",") + 1
-        found.values["num_samples"] = each * sets
+        found.values["num_samples"] = each * (len(data) if cap == _CAPS[0] else 1)
+        if cap and not all(drawn) and part is None:
+            why = f"{cap.strip('-')} is the most that is taken: time and cost are upper limits"
+            found.defaults["num_samples"] = f"{why}, --samples gives the number"
     elif not said.has_script or (
         found.values.get("training_objective") == TrainingObjective.PRETRAIN
     ):

@@ -45,6 +45,7 @@ from planner.launch.trainer.said import (
     Sources,
     in_trainer_words,
     in_words_of,
+    keep_loaded_weights,
     named_by_folder,
     named_by_program,
     require_known_training,
@@ -99,6 +100,8 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     script, told = sources.script, dict[str, str]()
     in_words_of(sources, SWIFT)
     _kind(sources, name, told)
+    if data := sources.text("--dataset"):  # further ones follow it
+        script["--dataset"] = script["--dataset"].saying(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
         script["--lora_target_modules"] = stated("--lora_target_modules", modules)
     kind = sources.text("--torch_dtype") or sources.text("--dtype") or ""
@@ -113,7 +116,7 @@ def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     if sources.text("--tuner_backend") == "unsloth":
         for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
             script[option] = stated(option, "true")
-    told |= with_defaults(sources, SWIFT)
+    told |= with_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
     shards = (sources.text("--deepspeed") or "") not in _NO_FILE
     if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
         script.setdefault("--device_map", stated("--device_map", "auto"))

@@ -74,6 +74,19 @@ def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
     return told
 
 
+def keep_loaded_weights(sources: Sources, program: str) -> dict[str, str]:
+    """Train whole models in the bf16 they are loaded in, where a program does; why, by term.
+
+    ``weights.csv`` has what each program does with trained weights, with its source.
+    """
+    row = next(row for row in shipped_rows("trainer/weights.csv") if row["program"] == program)
+    is_whole = sources.text("--finetuning_type") in (None, "full")
+    if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
+        return {}
+    sources.script["--dtype"] = stated("--dtype", "bfloat16")
+    return {"framework": f"{program} trains whole models in the bf16 that they are loaded in"}
+
+
 def in_words_of(sources: Sources, dialect: Dialect) -> None:
     """Put a program's own options into the script's as the other program calls them."""
     own = {option: sources.script.get(f"--{option}") for option in dialect.options}

@@ -13,7 +13,7 @@ from planner.decide.open_facts import moving_facts
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
 from planner.show.page import Block, Pairs, Title, said
-from planner.show.views.sure import open_lines, sure_pairs
+from planner.show.views.sure import open_lines, sure_pairs, unnamed_lines
 from planner.show.views.told import host_words, memory_table, number_of
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
@@ -93,6 +93,7 @@ def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         if on_host := host_words(row, candidates.source.setting.machine):
             pairs["host memory"] = on_host
         yield Pairs(pairs=pairs)
+        lines = [*unnamed_lines(candidates.source.gpu), *lines]
     for line in lines:
         yield said(line)
 

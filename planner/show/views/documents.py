@@ -22,7 +22,7 @@ from planner.question.request import Request
 from planner.show.views.details import details_of
 from planner.show.views.load import load_line
 from planner.show.views.overview import question_lines
-from planner.show.views.rows import RowFiles, result_blocks
+from planner.show.views.rows import RowFiles, plain_value, result_blocks
 from planner.workloads.base import Evaluation
 from planner.workloads.pinned import PinnedPlan, asked_of
 from planner.workloads.plan import Plan
@@ -53,7 +53,8 @@ def write_document(path: Path | None, manifest: Mapping[str, object], **parts: o
 
 def document_text(manifest: Mapping[str, object], **parts: object) -> str:
     """One JSON object: a manifest, and its parts."""
-    return json.dumps({"manifest": manifest, **parts}, indent=1, default=str) + "\n"
+    document = {"manifest": manifest, **parts}
+    return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
 
 
 def finish_search(

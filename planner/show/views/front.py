@@ -249,6 +249,32 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     return ties(values.tolist(), sure.layout), sure.layout
 
 
+def marked_rows(plan: Plan, result: SearchResult) -> Columns:
+    """The recommended plan and behind it the front, with ``recommended``, ``rank`` and ``tied``.
+
+    The rank is the place on the front, None where the recommended plan is not on it.
+    """
+    front, best = result.table, result.recommended_row
+    number = len(front["num_gpus"])
+    ranks: list[int | None] = [*range(1, number + 1)]
+    tied, factor = tied_with_first(plan, front)
+    own = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
+    places = [*range(number)]
+    for name in own & {*front}:
+        places = [at for at in places if front[name][at] == best[name]]
+    order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
+    table = {name: [values[at] for at in order] for name, values in front.items()}
+    marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
+    if not places:
+        goal = of_objective(plan, plan.problem.objectives[0].name, front)
+        values = [number_in(row, goal) for row in (first_row(front), best)]
+        is_tied = ties(values, factor)[1] or result.better_tied is not None
+        table = {name: [best[name], *values] for name, values in table.items()}
+        marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
+    recommended = [at == 0 for at in range(len(table["num_gpus"]))]
+    return {"recommended": recommended, **marks, **result.scaled(table)}
+
+
 def _column(name: str, values: Sequence[object]) -> Column:
     term = term_of_column(name)
     is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
@@ -338,8 +364,8 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
     rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
-    best = result.recommended.source
-    ends = intervals(one, best.confidence(number_in(one, "num_gpus")))
+    source = result.recommended.source
+    ends = intervals(one, source.confidence(number_in(one, "num_gpus")))
     mine, best, last = (short_plan(plan, row) for row in (one, *rows))
     return FrontPoints(
         first=_points(first, table),

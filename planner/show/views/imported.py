@@ -19,6 +19,7 @@ from planner.decide.explaining.largest import largest_length
 from planner.decide.fitting import MoreGpus
 from planner.decide.improve import Attempts
 from planner.decide.near import Change
+from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
@@ -89,11 +90,14 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         (
             Status.UNKNOWN,
             "Not understood, may change the result: ",
-            f" ({target.tool} does not know it).",
+            f" (no options of {target.tool}).",
         ),
     ):
         if lines := imported.of(status):
             yield said(f"  {before}{_named(lines)}{after}")
+    for line in imported.of(Status.OPEN):
+        if ONLY_IN_SOME in line.meaning:
+            yield said(f"  {line.meaning.partition(';')[0]}.")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
         yield said(

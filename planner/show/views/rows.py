@@ -6,13 +6,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
+from types import NoneType
 from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import FloatArray
+from planner.base.cells import Value
 from planner.base.files import is_device, manifest_path, written_whole
 from planner.base.text import printable
 from planner.base.units import to_si
@@ -199,6 +201,28 @@ AnyArray = NDArray[Any]
 Cell = Callable[[Any], str]
 
 
+def plain_value(value: object) -> Value:
+    """A value of a file as plain text, number or flag; None where it is unknown.
+
+    >>> plain_value(np.float64(0.5)), plain_value(math.nan), plain_value(Path("a"))
+    (0.5, None, 'a')
+
+    Raises
+    ------
+    TypeError
+        It is some other object, whose text nobody could read back.
+    """
+    if type(value) in (str, int, bool, NoneType):
+        return value  # type: ignore[return-value]
+    if isinstance(value, np.generic):
+        return plain_value(value.item())
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, str | PurePath):
+        return str(value)
+    raise TypeError(f"{value!r} is no text, number or flag")
+
+
 def csv_cell(value: object) -> str:
     """A value in CSV: numbers as Python writes them, what is unknown empty.
 
@@ -208,7 +232,8 @@ def csv_cell(value: object) -> str:
     >>> csv_cell(0.5), csv_cell("=1+1"), csv_cell("a,b"), csv_cell(None)
     ('0.5', "'=1+1", '"a,b"', '')
     """
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    value = plain_value(value)
+    if value is None:
         return ""
     if not isinstance(value, str):
         return repr(value)
@@ -229,9 +254,7 @@ def plain_cell(words: str) -> str:
 
 def json_cell(value: object) -> str:
     """A value in JSON; what is unknown is null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "null"
-    return json.dumps(value)
+    return json.dumps(plain_value(value))
 
 
 def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list[str]:

@@ -207,7 +207,7 @@ def _reached_blocks(
     basis = "" if sure is None else sure.basis
     yield said(*signed_lines({**candidates.source.asked, **row}))
     yield said(
-        *sure_lines(basis, limits, facts, None if sure is None else sure.runs),
+        *sure_lines(basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])),
         *short_open_lines(plan, facts),
     )
 

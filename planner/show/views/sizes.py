@@ -58,7 +58,8 @@ from planner.workloads.registry import workload_of
 _MOST_REASONS = 40
 _MOST_HOURS = 48
 # What a narrow terminal leaves out comes last.
-_RANKS = {"rank": 0, "gpu": 0, "num_gpus": 0, "least spare": 2, RUNS: 2, "plan": 3}
+_PLACES = ("gpu", "num_gpus")
+_RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
 _COSTS = ("cost_usd", "cost_per_hour_usd")

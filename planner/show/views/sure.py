@@ -12,6 +12,7 @@ from planner.decide.open_facts import MovingFact
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.question.terms import glossary, is_of_answers
 from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
+from planner.specs.paths import SpecKind, is_shipped
 from planner.workloads.base import Wording
 from planner.workloads.plan import Plan
 
@@ -100,6 +101,7 @@ def sure_lines(
     limits: Iterable[Mapping[str, Any]],
     facts: Sequence[MovingFact],
     runs: int | None = None,
+    gpu: str = "",
 ) -> list[str]:
     """What the brackets mean, and how surely each of `limit_rows` is kept.
 
@@ -110,6 +112,7 @@ def sure_lines(
     if basis:
         meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
         lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
+        lines += unnamed_lines(gpu)
     known, words = glossary(), []
     for limit in limits:
         term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
@@ -132,6 +135,16 @@ def evidence(basis: str, runs: int | None = None) -> str:
     counted = f"; {text.counted(runs, 'run')} on this GPU" if runs else ""
     counted = "; not proven, no runs on this GPU" if runs == 0 else counted
     return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
+
+
+def unnamed_lines(gpu: str) -> list[str]:
+    """That evidence goes by the name of a GPU, where planner ships none of this name."""
+    if not gpu or is_shipped(SpecKind.GPUS, gpu):
+        return []
+    return [
+        f"Runs are counted by the GPU's name, and none names {gpu}: a copy of a shipped GPU under "
+        "another name has none of its evidence."
+    ]
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:

@@ -281,7 +281,13 @@ def _page(
             *filter(None, (document.part(f"{of}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
-        sure=sure_lines(str(sure.get("basis") or ""), limits, facts, row.get("evidence_runs")),
+        sure=sure_lines(
+            str(sure.get("basis") or ""),
+            limits,
+            facts,
+            row.get("evidence_runs"),
+            str(row.get("gpu") or ""),
+        ),
         sections=[
             *sections,
             facts_section(wording, facts),
@@ -343,7 +349,8 @@ def _alternatives(
 def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
     """The front as a chart and a table, the recommended plan marked, or put before it."""
     workload, rows = document.workload, [*document.rows]
-    tied = ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
+    tied = [bool(one["tied"]) for one in rows if "tied" in one]
+    tied = tied or ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
     best = [_is_same(workload, one, row) for one in rows]
     marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
     first = marks.index(BEST) if BEST in marks else None

@@ -265,3 +265,14 @@ def test_a_change_is_in_words_of_its_v1(tmp_path: Path) -> None:
     assert own == {"cutoff_len": ("1024",), "enable_activation_checkpointing": ("false",)}
     with pytest.raises(LaunchError, match="packing"):
         target.honoured(found, {"packing": ("true",)})
+
+
+def test_max_samples_is_an_upper_limit_of_each_data_set(tmp_path: Path) -> None:
+    """Time and cost of a cap of 100,000 were those of 100,000 samples, of a data set of 11,000."""
+    (tmp_path / "lf.yaml").write_text(
+        ADAPTER + "dataset: identity,alpaca_en_demo\nmax_samples: 1000\n"
+    )
+    found = read_launch(tmp_path / "lf.yaml")
+
+    assert found.values["num_samples"] == 2000
+    assert "upper limits" in found.defaults["num_samples"]

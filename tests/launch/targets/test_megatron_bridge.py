@@ -283,3 +283,20 @@ def test_no_stages_are_refused(tmp_path: Path) -> None:
         LaunchError, match=r"--pipeline-model-parallel-size '0' is not a number from 1"
     ):
         read_launch(tmp_path / "run.sh")
+
+
+def test_the_llama_program_of_nemo_has_the_blocks_of_its_configuration(tmp_path: Path) -> None:
+    """Sizes of NVIDIA-NeMo/Speech issue 8059, whose file was refused: 13B on 8 A100."""
+    (tmp_path / "t.sh").write_text(
+        "torchrun --nproc_per_node=8 nemo/examples/nlp/language_modeling/"
+        "megatron_llama_pretraining.py trainer.precision=bf16 trainer.devices=8 "
+        "trainer.num_nodes=1 model.num_layers=40 model.hidden_size=5120 "
+        "model.ffn_hidden_size=13824 model.num_attention_heads=40 model.micro_batch_size=1 "
+        "model.global_batch_size=32 model.tensor_model_parallel_size=4 "
+        "model.sequence_parallel=True model.activations_checkpoint_granularity=selective "
+        "model.encoder_seq_length=4096\n"
+    )
+    values = read_launch(tmp_path / "t.sh").values
+
+    assert (values["model"], values["dropout"]) == ("Llama 2 13B", "false")
+    assert (values["tensor_parallel"], values["recompute"]) == ("4", "selective")

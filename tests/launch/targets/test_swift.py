@@ -164,3 +164,17 @@ def test_how_adapters_begin_changes_nothing(tmp_path: Path) -> None:
 def test_a_head_of_few_numbers_is_told(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=2 swift sft {MODEL} --task_type embedding\n")
     assert "logits" in " ".join(read_launch(tmp_path / "run.sh").notes)
+
+
+@pytest.mark.parametrize(
+    ("data", "samples"),
+    [("a/b#500", 500), ("a/b#500 c/d#1500", 2000), ("a/b#500 c/d", None), ("a/b", None)],
+)
+def test_samples_behind_a_hash_are_drawn(data: str, samples: int | None, tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(
+        f"swift sft --model Qwen/Qwen2.5-7B-Instruct --max_length 2048 --dataset {data}\n"
+    )
+    launch = read_launch(tmp_path / "s.sh")
+
+    assert launch.values.get("num_samples") == samples
+    assert "num_samples" not in launch.defaults

@@ -66,7 +66,7 @@ def _with_optimizer(tmp_path: Path, name: str) -> tuple[str, str, str]:
     )
     launch = read_launch(tmp_path / "t.yaml")
     states = str(launch.values.get("optimizer_state_precision", "framework"))
-    return str(launch.values["optimizer"]), states, " ".join(launch.notes)
+    return str(launch.values.get("optimizer", "adam")), states, " ".join(launch.notes)
 
 
 @each(

@@ -117,13 +117,13 @@ MEGATRON_DEEPSPEED = {
     # 48 = tensor 4 x pipeline 4 x data 3; 105 = 5 x 3 x 7.
     "dense": of_deepspeed(
         "llama-3.1-8b", 48, 105, tensor_parallel=4, pipeline_parallel=4, micro_batch_size=5,
-        sequence_parallel=True, zero_stage=1, recompute="full", dropout=True,
+        sequence_parallel=True, zero_stage=1, recompute="full", dropout=True, flash_attention=True,
     ),
     # 32 = tensor 2 x data 16; 144 = 3 x 16 x 3.
     "experts": of_deepspeed(
         "mixtral-8x7b", 32, 144, tensor_parallel=2, expert_parallel=4, sequence_parallel=True,
         micro_batch_size=3, zero_stage=2, precision="fp16", offload="optimizer_activations",
-        recompute="selective",
+        recompute="selective", flash_attention=True,
     ),
     "bias": of_deepspeed(
         "odd-bias", 16, 144, micro_batch_size=9, flash_attention=False, offload="optimizer",

@@ -38,6 +38,7 @@ VERL = {
     "one step off": steps(
         "verl", "qwen3-8b", 24, placement="one_step_off", train_gpus=16, zero_stage=2,
         offload="optimizer_weights", reference_model=False, rollout_gpu_memory=0.65, staleness=1,
+        recompute="none",
     ),
     # Of each of the two nodes of 8 GPUs 6 train and 2 generate.
     "within nodes": steps(
@@ -50,6 +51,7 @@ VERL = {
     ),
     "going on": steps(
         "verl", "qwen3-8b", 8, staleness=5, partial_rollout=True, old_logprob=True,
+        recompute="none",
     ),
     # 32 = tensor 2 x stages 2 x data 8.
     "ppo": steps(
@@ -57,7 +59,10 @@ VERL = {
         virtual_pipeline=11, sequence_parallel=True, recompute="selective", offload="optimizer",
         micro_batch_tokens=4000, max_num_seqs=100,
     ),
-    "plain": steps("verl-megatron", "llama-3.1-8b", 8, zero_stage=0, tensor_parallel=2),
+    "plain": steps(
+        "verl-megatron", "llama-3.1-8b", 8, zero_stage=0, tensor_parallel=2,
+        sequence_parallel=False,
+    ),
     # 48 that train = sequence 2 x data 24; 16 that generate = 4 engines. 144 = 2 x 72.
     "async": steps(
         "verl-megatron", "qwen3-30b-a3b", 64, placement="async", train_gpus=48, staleness=3,

@@ -34,9 +34,11 @@ TORCHTITAN = {
     ),
     "experts": titan(
         "qwen3-30b-a3b", 16, 144, expert_parallel=8, micro_batch_size=3, zero_stage=3,
-        offload="optimizer_weights",
+        offload="optimizer_weights", recompute="none",
     ),
-    "8 bits": titan("llama-3.1-8b", 8, 88, micro_batch_size=11, precision="fp8", zero_stage=3),
+    "8 bits": titan(
+        "llama-3.1-8b", 8, 88, micro_batch_size=11, precision="fp8", zero_stage=3, recompute="none",
+    ),
 }  # fmt: skip
 
 
@@ -59,7 +61,7 @@ TRANSFORMERS = {
         "llama-2-7b", 8, 88, micro_batch_size=11, adapter="qlora", lora_rank=23,
         lora_targets="all_linear", framework="hf-trainer-triton", flash_attention=False,
         double_quantization=False, optimizer_state_precision="int8", zero_stage=0,
-        offload="activations",
+        offload="activations", recompute="none",
     ),
     "whole": hugging_face(
         "odd-bias", 16, 208, micro_batch_size=13, zero_stage=2, recompute="full",
@@ -188,7 +190,7 @@ MAXTEXT = {
     # 64 ranks, 8 of which split experts; 192 = 3 x 64.
     "later": titan(
         "deepseek-v3", 64, 192, micro_batch_size=3, mtp_num_layers=1, zero_stage=3,
-        expert_parallel=8,
+        expert_parallel=8, recompute="none",
     ),
     "qlora": hugging_face(
         "llama-2-7b", 8, 88, micro_batch_size=11, adapter="qlora", lora_rank=17, zero_stage=3,

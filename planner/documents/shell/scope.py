@@ -1,0 +1,158 @@
+"""Variables of a script by where they are set, and what is known of them after a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from planner.documents.shell.values import (
+    NOT_GIVEN,
+    Element,
+    Piece,
+    Variable,
+    computed,
+    text_of,
+    untold,
+    why_unknown,
+)
+
+_MOST_PLACES = 6
+_MOST_COMPARED = 10**6
+ONLY_IN_SOME = "is set only in some branches"
+
+
+class Scope:
+    """Variables by name; what a branch, a subshell or a function sets lies above the outer ones.
+
+    None is a variable that was unset by the script, or that nothing set.
+    """
+
+    def __init__(self, outer: Scope | None = None, *, is_function: bool = False) -> None:
+        self.outer = outer
+        self.own: dict[str, Variable | None] = {}
+        self.local: set[str] = set()
+        self.is_function = is_function
+
+    def get(self, name: str) -> Variable | None:
+        """The variable as it is known here."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.own:
+                return scope.own[name]
+            scope = scope.outer
+        return None
+
+    def put(self, name: str, variable: Variable | None) -> None:
+        """Sets it, here alone."""
+        self.own[name] = variable
+
+    def keep(self, outer: Scope) -> None:
+        """Hands on what was set here and is not local to a function."""
+        for name, variable in self.own.items():
+            if name not in self.local:
+                outer.put(name, variable)
+        if not self.is_function:
+            outer.local |= self.local
+
+
+def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -> None:
+    """Sets in ``scope`` what is known after one of ``branches`` was taken."""
+    names = dict.fromkeys(name for branch in branches for name in branch.own)
+    for name in names:
+        values = [branch.get(name) for branch in branches]
+        told = [value for value in values if value is not None]
+        # A script without arguments keeps what it set before it looked at them.
+        told = [
+            value for value in told if not why_unknown(value.pieces).endswith(NOT_GIVEN)
+        ] or told
+        scope.put(name, _common(name, told, line) if told else None)
+    for branch in branches:
+        scope.local |= branch.local
+
+
+def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -> Variable:
+    first = values[0]
+    if all(value is first for value in values):
+        return first
+    assigned = tuple(dict.fromkeys(place for value in values for place in value.assigned))
+    several = _several(name, assigned, line)
+    if all(value.is_array == first.is_array and not value.unknown for value in values):
+        if all(value.elements == first.elements for value in values):
+            return replace(first, assigned=assigned)
+        if len({value.texts for value in values}) == 1 and None not in first.texts:
+            return replace(first, elements=_without_places(first.elements), assigned=assigned)
+        if shared := _shared_words([value.words for value in values], several):
+            return first.of_words(shared, assigned)
+    return Variable((), assigned=assigned, unknown=several)
+
+
+def _without_places(elements: Iterable[Element]) -> tuple[Element, ...]:
+    """Elements that several places say: none of them alone can be changed."""
+    return tuple(Element(computed(text_of(element.pieces) or "")) for element in elements)
+
+
+def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[Element]:
+    """What all lists have in common, with an unknown element where some of them add words.
+
+    That is the shortest list where all others contain it, else how they begin and end.
+    """
+    contents = [[_content(word) for word in words] for words in lists]
+    least = min(contents, key=len)
+    starts = [_start_of(least, words) for words in contents]
+    before, after = len(least), 0
+    if None in starts:
+        before = _num_shared(contents)
+        after = _num_shared([words[before:][::-1] for words in contents])
+        starts = [0] * len(lists)
+    inner = [words[start or 0 :] for words, start in zip(lists, starts, strict=True)]
+    head = [_of_all(words) for words in zip(*(words[:before] for words in inner), strict=True)]
+    ends = [words[len(words) - after :] for words in inner]
+    tail = [_of_all(words) for words in zip(*ends, strict=True)]
+    if least and not head and not tail:
+        return ()
+    added = [word for words in lists for word in words if _content(word) not in least]
+    texts = dict.fromkeys(text_of(word.pieces) or "" for word in added)
+    options = ", ".join(text for text in texts if text.startswith("-"))
+    gap = Element(untold(f"{options} {ONLY_IN_SOME}; {reason}" if options else reason))
+    is_led = any(starts)
+    is_followed = any(len(words) > before + after for words in inner)
+    return [*([gap] if is_led else []), *head, *([gap] if is_followed else []), *tail]
+
+
+def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
+    """Where a list holds another in a row; None if it does not."""
+    starts = range(len(words) - len(part) + 1)
+    if len(starts) * len(part) > _MOST_COMPARED:
+        starts = range(1)
+    return next((at for at in starts if words[at : at + len(part)] == part), None)
+
+
+def _num_shared(lists: Sequence[Sequence[object]]) -> int:
+    """How many words all lists begin with."""
+    number = 0
+    for words in zip(*lists, strict=False):
+        if len({*words}) > 1:
+            break
+        number += 1
+    return number
+
+
+def _content(element: Element) -> tuple[tuple[str, str], ...]:
+    return tuple((piece.text, piece.unknown) for piece in element.pieces if piece != Piece(""))
+
+
+def _of_all(words: Sequence[Element]) -> Element:
+    """One of several equal words; without its place where they stand in several."""
+    places = {tuple((piece.start, piece.end) for piece in word.pieces) for word in words}
+    if len(places) == 1 or text_of(words[0].pieces) is None:
+        return words[0]
+    return _without_places(words[:1])[0]
+
+
+def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
+    lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
+    told = ", ".join(map(str, lines[:_MOST_PLACES]))
+    where = f"line{'s' if len(lines) > 1 else ''} {told}" if lines else "the environment"
+    if len(assigned) < 2:
+        return f"${name} is changed in a branch or loop ({where})"
+    return f"${name} is assigned in several branches ({where})"

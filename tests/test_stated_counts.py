@@ -1,0 +1,159 @@
+"""Counts and commands that pages and messages name are those of the program."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rows import each
+
+from planner.cli.app import COMMANDS
+from planner.specs.catalogue import Catalogue
+from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
+
+ROOT = Path(__file__).parents[1]
+ACCURACY = "docs/accuracy_tables.md"
+GROUPS = {"specs": {"list", "show", "validate", "add"}, "sweep": {"show"}}
+# In backticks, or what a line of a block begins with.
+WORDS = r"planner ([a-z][a-z-]*)(?: ([a-z][a-z-]*)(?=[ `\n]))?"
+COMMAND, LINE = re.compile("`" + WORDS), re.compile(r"^(?:\$ )?" + WORDS, re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def rows_of(path: Path | str) -> tuple[dict[str, str], ...]:
+    """The rows of a CSV file of the repository."""
+    with (ROOT / path).open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def different(path: str, column: str) -> int:
+    """How many values a column of a CSV file has."""
+    return len({row[column] for row in rows_of(path)})
+
+
+def specs(kind: str) -> int:
+    """How many specs of a kind are shipped."""
+    return len(Catalogue(None).names(kind))
+
+
+def cell(title: str, row: str, column: int) -> int:
+    """A number of the tables of accuracy, of the first row of a name below a title."""
+    below = (ROOT / ACCURACY).read_text().partition(f"\n## {title}\n")[2]
+    found = re.search(rf"^\| {re.escape(row)} \|(.*)\|$", below, re.MULTILINE)
+    assert found, (title, row)
+    return number(found[1].split("|")[column].strip())
+
+
+def number(words: str) -> int:
+    """A count as text."""
+    return int(words.removesuffix(" %").replace(",", ""))
+
+
+def shipped_runs() -> int:
+    """Published runs of all kinds."""
+    return sum(len(rows_of(path)) for path in (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL))
+
+
+API, RENTS = "hardware_specs/api_prices.csv", "hardware_specs/prices.csv"
+SCENARIOS, RECIPES = "docs/static/procurement/scenarios.csv", "planner/validation/recipes.csv"
+Counted = Callable[[], int]
+OUT = "ran out, said to fit"
+COUNTS: list[tuple[str, str, tuple[Counted, ...]]] = [
+    # page, sentence with a group for each number, what computes it
+    ("README.md", r"errors of ([\d,]+) published\s+runs", (shipped_runs,)),
+    ("README.md", r"these and ([\d,]+) other rows", (shipped_runs,)),
+    (
+        "README.md",
+        r"Of (\d+) runs that ran out of memory (\d+) are said to fit",
+        (lambda: cell("Training", OUT, 0), lambda: cell("Training", OUT, 1)),
+    ),
+    ("README.md", r"a question of ([\d,]+) scenarios", (lambda: len(rows_of(SCENARIOS)),)),
+    ("docs/index.md", r"([\d,]+) published\s+runs", (shipped_runs,)),
+    ("docs/index.md", r"\[([\d,]+) scenarios\]", (lambda: len(rows_of(SCENARIOS)),)),
+    (
+        "docs/accuracy.md",
+        r"(\d+) published steps of NeMo-RL",
+        (lambda: cell("Reinforcement learning", "all", 1),),
+    ),
+    (
+        "docs/accuracy.md",
+        r"(\d+) of 100 lie inside the intervals",
+        (lambda: cell("Reinforcement learning", "all", 5),),
+    ),
+    (
+        "docs/rl.md",
+        r"`planner validate` predicts (\d+) published steps",
+        (lambda: cell("Reinforcement learning", "all", 1),),
+    ),
+    (
+        "docs/rl.md",
+        r"All of (\d+) steps that ran are said to fit",
+        (lambda: cell("Reinforcement learning", "ran, said to run out", 0),),
+    ),
+    (
+        "docs/api_prices.md",
+        r"has (\d+) prices of (\d+) models by (\d+) providers",
+        (
+            lambda: len(rows_of(API)),
+            lambda: different(API, "model"),
+            lambda: different(API, "provider"),
+        ),
+    ),
+    ("docs/money.md", r"catalogue of (over \d+) rents", (lambda: len(rows_of(RENTS)),)),
+    ("docs/specs.md", r"\((over \d+) GPUs\s", (lambda: specs("gpus"),)),
+    ("docs/specs.md", r"\((over \d+) models\)", (lambda: specs("models"),)),
+    ("docs/procurement.md", r"All ([\d,]+) scenarios", (lambda: len(rows_of(SCENARIOS)),)),
+    ("docs/training.md", r"chosen on (\d+) layouts", (lambda: len(rows_of(RECIPES)),)),
+    ("docs/recipes.md", r"`\. (\d+) layouts that NVIDIA", (lambda: len(rows_of(RECIPES)),)),
+]
+
+
+def agrees(words: str, counted: int) -> bool:
+    """Whether a stated count is right: to the thousand, or by less than a fifth over it."""
+    if words.startswith("over "):
+        least = number(words.removeprefix("over "))
+        return least < counted < 1.2 * least
+    stated = number(words)
+    return stated == counted or (stated % 1000 == 0 and stated == counted // 1000 * 1000)
+
+
+@each("page, sentence, counts", COUNTS)
+def test_a_stated_count_is_what_the_program_counts(page, sentence, counts):
+    found = re.search(sentence, (ROOT / page).read_text())
+    assert found, "the sentence is gone: change its row"
+    for words, count in zip(found.groups(), counts, strict=True):
+        assert agrees(words, count()), (words, count())
+
+
+def test_what_is_printed_of_all_runs_is_that_of_the_tables():
+    console = (ROOT / "docs" / "accuracy.md").read_text()
+    printed = re.search(r"^all +([\d,]+) [\d,]+ +[\d.]+%", console, re.MULTILINE)
+    assert printed
+    assert number(printed[1]) == cell("Training", "all", 0)
+    out = re.search(r"ran out, said to fit +(\d+) of (\d+)", console)
+    assert out
+    assert [number(one) for one in out.groups()] == [cell("Training", OUT, at) for at in (1, 0)]
+
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SOURCES = [path for kind in ("py", "csv", "toml") for path in (ROOT / "planner").rglob(f"*.{kind}")]
+
+
+@pytest.mark.parametrize("paths", [PAGES, SOURCES], ids=["pages", "sources"])
+def test_every_command_that_is_named_exists(paths):
+    unknown = []
+    for path in paths:
+        text = path.read_text(errors="replace")
+        lines = (found for block in BLOCK.findall(text) for found in LINE.findall(block))
+        for command, member in (*COMMAND.findall(text), *lines):
+            is_known = command in COMMANDS and not (
+                command == "specs" and member and member not in GROUPS[command]
+            )
+            if not is_known:
+                unknown.append(f"{path.relative_to(ROOT)}: planner {command} {member}")
+    assert unknown == []
