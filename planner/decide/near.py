@@ -188,6 +188,8 @@ def best_rows(
     chances = candidates.at(candidates.value("fit_probability"), feasible)
     # Where no published runs tell, what fits by the prediction counts.
     feasible = feasible[~np.asarray(chances < surely)]
+    if not feasible.size:  # predictions of time cost more than those of memory
+        return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
     distance = distances(candidates, own, feasible)
     best: Best = {}
