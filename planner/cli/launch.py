@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +138,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     from planner.decide.improve import allowed, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
     from planner.launch.assumed import full_row, judged
+    from planner.launch.rewrite import can_say
     from planner.show.terminal import make_console, write
     from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
@@ -151,7 +153,7 @@ def estimate_imported(given: options.Given, request: Request) -> None:
     row = full_row(found)
     beside = parse_settings(given["settings"] or [])
     defaults = imported.defaults.keys() - beside.keys()
-    may_be = allowed(request, row, imported.can_say, defaults)
+    may_be = allowed(request, row, partial(can_say, imported), defaults)
     changes = best_changes(plan, found, may_be)
     attempts = None
     if not changes and found.rejected_by in MEMORIES:

@@ -57,6 +57,8 @@ _MUCH_FASTER = 3.0
 # A few of many values show what memory allows.
 _MOST_VALUES = 8
 _CAP = "concurrency"
+# Their values are those of the framework's default space.
+_SPACE_ALONE = ("tensor_parallel", "pipeline_parallel")
 _EXCHANGE, _SPLIT = "cp_comm_type", "context_parallel"
 _REQUESTS = (1, 8, 64)
 _ROUNDED = ("StatePrecision", "MainPrecision")
@@ -208,7 +210,10 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
         if name == "offload" and saves_less:  # the host's memory may be what is too small
             choices, saves_less = [str(term.plain), *(item for item in choices if item != now)], 0
         values = [value for value in choices[saves_less:] if may_be(name, value)]
-        if values and name not in unsupported(source, number(current["num_gpus"])):
+        if values and name not in (
+            *_SPACE_ALONE,
+            *unsupported(source, number(current["num_gpus"])),
+        ):
             relief[name] = list(dict.fromkeys(values))
     return relief
 
@@ -310,9 +315,14 @@ class _Near:
             for name, several in free_values(wide, current, may_be).items()
             if name in _layout(source) or not only_layout
         }
+        for name in _SPACE_ALONE:
+            more = [
+                value for value in values.get(name, ()) if number(value) > number(current[name])
+            ]
+            relief |= {name: more} if more else {}
         for name, several in relief.items():
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
-        table = table_near(base, values, max(CHANGES))
+        table = table_near(base, values, may_be, max(CHANGES))
         if isinstance(source.setting, Setting) and current[_SPLIT] == 1:
             current = _without(
                 current, _EXCHANGE
@@ -408,7 +418,7 @@ def _without(row: Row, parameter: str) -> Row:
 
 
 def table_near(
-    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], most: int
+    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, most: int
 ) -> ConfigurationTable:
     """All configurations that differ from each of a table in up to ``most`` of these values."""
     edits = [(name, item) for name, several in values.items() for item in several]
@@ -421,10 +431,10 @@ def table_near(
     for place, (name, value) in enumerate(edits):
         columns[name][(picks == place).any(axis=1)] = glossary()[name].coded(value)
     table = replace(table, **columns)
-    return type(table).stacked([*_variants(table)])
+    return type(table).stacked([*_variants(table, may_be)])
 
 
-def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
+def _variants(table: ConfigurationTable, may_be: MayBe) -> Iterator[ConfigurationTable]:
     """The table with what follows from other parameters as it is, and as each other value."""
     plain_values = table.plain()
     dependent = {
@@ -435,7 +445,7 @@ def _variants(table: ConfigurationTable) -> Iterator[ConfigurationTable]:
     yield table
     if dependent:
         yield replace(table, **dependent)
-    if isinstance(table, TrainingConfigurations) and not table.sequence_parallel.all():
+    if isinstance(table, TrainingConfigurations) and may_be("sequence_parallel", True):
         yield replace(table, sequence_parallel=np.ones(table.shape, dtype=np.bool_))
     if isinstance(table, ServingConfigurations):
         yield replace(table, expert_quantization=table.quantization)

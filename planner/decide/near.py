@@ -193,6 +193,8 @@ def best_rows(
     chances = candidates.at(candidates.value("fit_probability"), feasible)
     # Where no published runs tell, what fits by the prediction counts.
     feasible = feasible[~np.asarray(chances < surely)]
+    if not feasible.size:  # predictions of time cost more than those of memory
+        return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
     distance = distances(candidates, own, feasible)
     best: Best = {}
@@ -218,6 +220,7 @@ def distances(candidates: Candidates, own: Row, rows: IndexArray) -> FloatArray:
 
 
 def change_at(candidates: Candidates, place: int, own: Row, value: float, gain: float) -> Change:
+    """The change to the configuration at a place; ``value`` is its objective, ``gain`` a share."""
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])

@@ -22,7 +22,6 @@ from planner.launch.launchers.world import gpu_called
 from planner.launch.option_table import Role, is_among
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
-from planner.launch.targets import target_of
 from planner.launch.understood import (
     LENGTHS,
     REPLICAS,
@@ -225,21 +224,6 @@ class Imported:
             for table in (self.values, self.defaults)
         ]
         return replace(self, values=kept[0], defaults=kept[1])
-
-    def can_say(self, parameter: str, value: str | int | float) -> bool:
-        """Whether its target has words for a value, or a file that it reads has some.
-
-        How GPUs split a model is its target's alone.
-        """
-        others = () if parameter in SPLITS else self.other_targets
-        tables = [target.table for target in (self.target, *others)]
-        return any(table.can_say(parameter, value) for table in tables)
-
-    @property
-    def other_targets(self) -> list[Target]:
-        """The targets of files that it reads, as a configuration of DeepSpeed."""
-        names = dict.fromkeys(file.target for file in self.found.files.values() if file.target)
-        return [target_of(name) for name in names if name != self.target.name]
 
     @property
     def workload(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from planner.base.records import record
 from planner.documents.shell.text import Changes, Edited, Given, diff, edit_command
 from planner.documents.writing import edit_document
-from planner.launch.imported import Imported
+from planner.launch.imported import SPLITS, Imported
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role
 from planner.launch.read import is_document, launches
 from planner.launch.target import Job, Target
@@ -58,7 +58,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     target, found = imported.target, imported.found
     changed = {*changed, *(said for name in changed for said in _SAID_AS.get(name, ()))}
     changes = option_changes(target, before, after, changed, found.options)
-    for other in imported.other_targets:
+    for other in other_targets(imported):
         known = {row.option for row in other.table.rows if row.parameter in changed}
         theirs = option_changes(other, before, after, changed, found.options)
         changes |= {name: texts for name, texts in theirs.items() if name in known}
@@ -89,7 +89,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         for remark in target.settings(after).unexpressed
         if remark.parameter in changed
         and not any(
-            one.table.can_say(remark.parameter, remark.value) for one in imported.other_targets
+            one.table.can_say(remark.parameter, remark.value) for one in other_targets(imported)
         )
     )
     return Rewritten(
@@ -103,6 +103,22 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
         notes=_copies(before, after),
         others=others,
     )
+
+
+def can_say(imported: Imported, parameter: str, value: str | int | float) -> bool:
+    """Whether the target of a file has words for a value, or that of a file that it reads.
+
+    How GPUs split a model is the target's alone.
+    """
+    others = [] if parameter in SPLITS else other_targets(imported)
+    tables = [target.table for target in (imported.target, *others)]
+    return any(table.can_say(parameter, value) for table in tables)
+
+
+def other_targets(imported: Imported) -> list[Target]:
+    """The targets of files that a file reads, as a configuration of DeepSpeed."""
+    names = dict.fromkeys(file.target for file in imported.found.files.values() if file.target)
+    return [target_of(name) for name in names if name != imported.target.name]
 
 
 def _in_files(

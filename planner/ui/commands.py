@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,6 +36,7 @@ from planner.launch import TARGETS, WRAPPERS
 from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
+from planner.launch.rewrite import can_say
 from planner.launch.targets import target_of
 from planner.launch.write import for_target, launch_of, translated
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
@@ -357,7 +359,7 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
     plan, found, notes = judged(request)
     row = full_row(found)
     defaults = imported.defaults.keys() - asked.question.settings.keys()
-    may_be = allowed(request, row, imported.can_say, defaults)
+    may_be = allowed(request, row, partial(can_say, imported), defaults)
     best, runs = recommended_change(best_changes(plan, found, may_be)), not found.rejected_by
     attempts = None
     if best is None and found.rejected_by in MEMORIES:

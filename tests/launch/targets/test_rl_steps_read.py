@@ -1,5 +1,6 @@
 """What files of programs that train on generated answers say of their whole step."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from planner.errors import PlannerError
 from planner.launch.assumed import LaunchFile, full_row, judged
 from planner.launch.imported import Imported, Status
 from planner.launch.read import read_launch
+from planner.launch.rewrite import can_say
 from planner.show.views.search import estimate_command
 from planner.sweeps.any_plan import request_in
 
@@ -491,7 +493,9 @@ def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
     plan, found, _ = judged(question.request)
     assert found.rejected_by
     imported = question.imported
-    may_be = allowed(question.request, full_row(found), imported.can_say, imported.defaults)
+    may_be = allowed(
+        question.request, full_row(found), partial(can_say, imported), imported.defaults
+    )
     changes = best_changes(plan, found, may_be)
     assert changes
     assert all(change.row["step_time_s"] > 0 for change in changes)
