@@ -106,7 +106,7 @@ def open_training(chosen: Chosen) -> list[OpenFact]:
 
     A value that the framework's program has by default is none of these.
     """
-    setting = chosen.source.setting
+    setting: Any = chosen.source.setting
     is_quantized = setting.workload.adapter is AdapterKind.QLORA
     defaults = setting.framework.defaults.values(is_quantized=is_quantized)
     names = [name for name in ("precision", "recompute") if name not in defaults]
