@@ -498,7 +498,7 @@ def one_configuration(request: Request, burst: int | None = None) -> Plan:
     SpecError, SearchSpaceError
         Something is unknown, faulty or impossible, or there are several configurations.
     """
-    workload = workload_of(request.workload)
+    workload, request = workload_of(request.workload), _sent_at_once(request, burst)
     alone = replace(request, space=workload.single)
     free = workload.free(alone, burst)
     plan = make_plan(replace(alone, settings={**alone.settings, **free}))
@@ -511,6 +511,15 @@ def one_configuration(request: Request, burst: int | None = None) -> Plan:
             "per parameter, or use `planner search`."
         )
     return replace(plan, request=request)
+
+
+def _sent_at_once(request: Request, burst: int | None) -> Request:
+    """The request with a burst as its number of requests, where it has no other load."""
+    has_load = request.num_requests is not None or request.request_rate is not None
+    is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
+    if burst is None or has_load or is_of_pools or "concurrency" in request.settings:
+        return request
+    return replace(request, num_requests=burst)
 
 
 def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:

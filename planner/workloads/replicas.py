@@ -220,8 +220,12 @@ class Replicas(Deployments):
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time [s]."""
-        return percentile(self.estimate, quantity, share)
+        """What a share of the requests does not exceed of a time [s]; of a number of requests
+        that end together, none is answered after the last."""
+        found, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
+        if makespan is None or quantity == "time_per_output_token":
+            return found
+        return np.minimum(found, makespan)
 
     @property
     def held(self) -> ServingConfigurations:

@@ -335,9 +335,13 @@ def _sources(scene: Scene) -> list[Source]:
 def _waits(scene: Scene, mesh: OpenMesh[ServingConfigurations]) -> bool:
     """Whether requests at once are a load, of which the engine holds what it has room for.
 
-    Several numbers are a choice of what to hold.
+    Several numbers are a choice of what to hold, and one is a choice of slots unless clients send
+    a number of requests.
     """
-    return scene.profile.scheduler.continuous and len(mesh.values("concurrency")) == 1
+    request, scheduler = scene.question.request, scene.profile.scheduler
+    are_sent = request.num_requests is not None and request.request_rate is None
+    is_load = scheduler.continuous or (scheduler.slots and are_sent)
+    return is_load and len(mesh.values("concurrency")) == 1
 
 
 def _counted_on(source: Source, confidence: float) -> Source:
@@ -589,10 +593,10 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
     """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
     if "concurrency" in request.settings or len(_modes(request)) > 1:
         return {}
+    if request.num_requests is not None and request.request_rate is None:
+        return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
     if request.request_rate is not None or burst is not None:
         return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
-    if request.num_requests is not None:
-        return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
     return {}
 
 

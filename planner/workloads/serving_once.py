@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from planner.base.arrays import FloatArray
 from planner.configurations.table import OF_PREFILL, PoolConfigurations, ServingConfigurations
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.estimators.inference.burst import Burst, burst, pooled_burst
-from planner.estimators.inference.estimate import evaluate_serving
+from planner.estimators.inference.burst import Burst, pooled_burst
 from planner.optimize.source import Column, Source
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import Deployments
 from planner.workloads.pool_search import numbers_that_fill, one_each
 from planner.workloads.pools import PoolSource
-from planner.workloads.replicas import ReplicaSource
+from planner.workloads.replicas import Replicas, ReplicaSource
 from planner.workloads.room import LARGEST_BATCH
 
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -25,7 +25,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     """The one configuration of a source, of several concurrencies at the one that is asked for.
 
-    That reaches the rate, or else holds as much of the burst as finds room.
+    That reaches the rate; of a burst, as a number of requests that start together drains.
 
     Raises
     ------
@@ -41,22 +41,66 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations = source.mesh.flat()
-    rate = source.setting.workload.request_rate
-    if configurations.size > 1 and rate is None and num_requests is not None:
-        # The most in flight that find room, and that the burst has for each replica.
-        estimate = evaluate_serving(source.setting, configurations)
-        useful = configurations.concurrency < num_requests / configurations.data_parallel + 1
-        fitting = np.flatnonzero(useful & (estimate.rejected_by == 0))
-        configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
-    number = source.setting.workload.num_requests
-    if number is not None and rate is None:
-        # No more are in flight than are sent.
-        each = np.ceil(number / configurations.data_parallel)
-        most = np.minimum(configurations.concurrency, each)
-        configurations = replace(configurations, concurrency=most)
-    candidates = _at_load(source, configurations)
-    served = None if num_requests is None else burst(candidates.estimate, num_requests)
+    if num_requests is None:
+        return Evaluation(candidates=_at_load(source, _no_more_than_sent(source, configurations)))
+    # The concurrency of a number of requests is that of clients.
+    is_bounded = configurations.size == 1 and source.setting.workload.num_requests is None
+    places = _first(configurations.concurrency) if is_bounded else None
+    served = _burst_of(_drained(source, configurations, num_requests, places), num_requests)
+    candidates = _at_load(source, _no_more_than_sent(source, configurations))
     return _with_burst(candidates, served)
+
+
+def _no_more_than_sent(
+    source: ReplicaSource, configurations: ServingConfigurations
+) -> ServingConfigurations:
+    """Configurations with no more requests at once in a replica than clients send to it."""
+    work = source.setting.workload
+    if work.num_requests is None or work.request_rate is not None:
+        return configurations
+    each = np.ceil(work.num_requests / configurations.data_parallel)
+    return replace(configurations, concurrency=np.minimum(configurations.concurrency, each))
+
+
+def _drained(
+    source: ReplicaSource, configurations: ServingConfigurations, number: int, places: float | None
+) -> Replicas:
+    """The replicas of clients who send ``number`` requests at once, a replica at most ``places``.
+
+    None: as many as the engine has places for.
+    """
+    setting, c = source.setting, configurations.rows(np.zeros(1, np.intp))
+    scheduler = setting.engine.scheduler
+    if places is not None:
+        most = min(scheduler.max_num_seqs, int(np.ceil(places / _first(c.attention_data_parallel))))
+        scheduler = replace(scheduler, max_num_seqs=most)
+    setting = replace(
+        setting,
+        engine=replace(setting.engine, scheduler=scheduler),
+        workload=replace(setting.workload, num_requests=number, request_rate=None),
+    )
+    c = replace(c, concurrency=np.ceil(number / np.ravel(c.data_parallel)))
+    return replace(source, setting=setting, request_rate=None, waits=True).judged(c)
+
+
+def _burst_of(drained: Replicas, num_requests: int) -> Burst:
+    """The burst, as its replicas drain."""
+    replicas = _first(drained.num_gpus / drained.configurations.replica_gpus)
+    at_once = drained.setting.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
+    makespan = drained.promises.makespan
+    assert makespan is not None
+    return Burst(
+        num_requests=num_requests,
+        per_replica=num_requests / replicas,
+        in_a_wave=_first(np.minimum(drained.held.concurrency, at_once)),
+        makespan=_first(makespan),
+        first_within=lambda share: _first(drained.percentile("time_to_first_token", share)),
+        answered_within=lambda share: _first(drained.percentile("request_latency", share)),
+    )
+
+
+def _first(values: FloatArray) -> float:
+    return float(np.ravel(values)[0])
 
 
 def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
@@ -86,7 +130,7 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
         "makespan_s": [served.makespan],
     }
     for name, share in SHARES.items():
-        more[f"burst_request_latency_{name}_s"] = [served.request_latency(share)]
+        more[f"burst_request_latency_{name}_s"] = [served.answered_within(share)]
     return Evaluation(candidates=candidates, more=more, detail=served)
 
 

@@ -1,4 +1,4 @@
-"""Requests at a replica in plain floats: batches, queues of prompts, bursts, spreads.
+"""Requests at a replica in plain floats: batches, queues of prompts, spreads.
 
 Part of the naive twin of serving.
 """
@@ -25,6 +25,8 @@ from scalar_phases import (
 from scalar_serving_kernels import Replica, ServingWorld
 from scalar_serving_step import Step, StepBatch, step
 from scalar_waits import Demand, Line, Met
+
+from planner.specs.arrivals import POINT_WEIGHTS, POINTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,6 +258,8 @@ def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
     answer = max(world.workload.output_tokens - 1, 0) * served.per_token
     spread = sum(_token_variances(world, served)) / served.per_token**2
     lengths = world.workload.output_variation**2
+    if world.workload.num_requests is not None and world.workload.request_rate is None:
+        return _after_a_line(world, served, share)
     waited = min(served.met.wait, most_varied(world, served))
     variance = scalar_waits.first_variance(served.demand, served.met, waited)
     variance += answer**2 * (lengths + spread) + served.line.variance
@@ -263,27 +267,25 @@ def latency_within(world: ServingWorld, served: Answers, share: float) -> float:
     return bulk + scalar_waits.place_within(served.met, share)
 
 
-def burst(world: ServingWorld, c: Replica, requests: int) -> tuple[list[float], list[float], float]:
-    """First tokens and latencies of a replica's share, one by one, and the last of them."""
-    each = requests / (c.num_gpus / (c.stage_gpus * c.pipeline_parallel))
-    served = answers(world, c)
-    found, steps, overhead = served.costs, decode_steps(world), 0.0
-    room = scalar_serving_memory.memory(world, c).most_whole_sequences
-    at_once = world.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    batch = max(min(each, c.concurrency, room, at_once), 1.0)
-    in_a_step = c.step_tokens / new_tokens(world)
-    firsts, ends = [], []
-    for number in range(max(ceil(each), 1)):
-        wave = floor(number / batch)
-        place = number - wave * batch
-        size = min(batch, each - wave * batch)
-        first = (
-            wave * found.wave(batch, steps) + found.prompt_time + place * found.queued + overhead
-        )
-        behind = min(max(size - 1 - place, 0.0), steps * in_a_step)
-        firsts.append(first)
-        ends.append(first + behind * found.queued + steps * found.decode(max(size, 1.0)))
-    return firsts, ends, max(ends)
+def _after_a_line(world: ServingWorld, served: Answers, share: float) -> float:
+    """Every first token with every answer, each weighing as often as it is."""
+    answer = max(world.workload.output_tokens - 1, 0) * served.per_token
+    spread = sum(_token_variances(world, served)) / served.per_token**2
+    variance = answer**2 * (world.workload.output_variation**2 + spread)
+    points = list(zip(POINTS, POINT_WEIGHTS, strict=True))
+    firsts = [(first_token_within(world, served, one), weight) for one, weight in points]
+    answers = [
+        (scalar_waits.lognormal_within(one, answer, variance), weight) for one, weight in points
+    ]
+    each = sorted((a + b, v * w) for a, v in firsts for b, w in answers)
+    total, until, before = sum(weight for _, weight in each), 0.0, (0.0, each[0][0])
+    for value, weight in each:
+        middle = (until + weight / 2) / total
+        if middle >= share:
+            part = (share - before[0]) / (middle - before[0])
+            return before[1] + part * (value - before[1])
+        until, before = until + weight, (middle, value)
+    return each[-1][0]
 
 
 def _micro_batch(world: ServingWorld, c: Replica, tokens: float) -> float:

@@ -150,6 +150,81 @@ def test_a_burst_drains(seed: int) -> None:
         assert within == pytest.approx(drawn, rel=0.3), share
 
 
+FAMILIES = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy", "llama.cpp", "vllm-v0")
+
+
+def burst_question(seed: int) -> tuple[dict[str, Any], int]:
+    """A question without a load, and a number of requests."""
+    chance = random.Random(seed)
+    gpus, input_tokens = chance.choice([1, 2]), chance.choice([60, 217, 1024, 4000])
+    variation = chance.choice([0.0, 0.5, 1.0])
+    question: dict[str, Any] = {
+        "workload": "serve", "model": "llama-3.1-8b", "gpu": chance.choice(["h100", "a100-80gb"]),
+        "num_gpus": gpus, "input_tokens": input_tokens, "output_tokens": chance.choice([40, 202]),
+        "input_variation": variation, "output_variation": variation,
+        "equal_lengths": variation == 0, "settings": {"tensor_parallel": 1},
+    }  # fmt: skip
+    return question, chance.choice([3, 40, 300, 1000, 2500])
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("engine", FAMILIES)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_burst_is_a_number_of_requests_that_start_together(engine: str, seed: int) -> None:
+    question, number = burst_question(seed)
+    drained = planner.estimate(**question, engine=engine, num_requests=number)
+    burst = planner.estimate(**question, engine=engine, burst=number)
+    assert burst.rejected_by == drained.rejected_by
+    candidates, detail = drained.candidates, burst.detail
+    for name in ("time_to_first_token", "time_per_output_token", "request_rate"):
+        values = [one(getattr(each.candidates, name)) for each in (burst, drained)]
+        assert values[0] == values[1], name
+    makespan = one(candidates.promises.makespan)
+    assert detail.makespan == pytest.approx(makespan, rel=1e-9)
+    for share in (0.5, 0.9, 0.99):
+        first = one(candidates.percentile("time_to_first_token", share))
+        latency = one(candidates.percentile("request_latency", share))
+        assert detail.first_within(share) == pytest.approx(first, rel=1e-9)
+        assert detail.answered_within(share) == pytest.approx(latency, rel=1e-9)
+        assert detail.answered_within(share) <= makespan
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("places", [16, 64, 128])
+@pytest.mark.parametrize("number", [40, 300, 1000])
+def test_a_burst_beyond_a_concurrency_drains_through_so_many_places(
+    places: int, number: int
+) -> None:
+    """The steady load of a question keeps its answer, whatever comes at once besides."""
+    question, _ = burst_question(2)
+    question |= {"engine": "vllm", "settings": {"tensor_parallel": 1, "concurrency": places}}
+    question |= {"num_gpus": 1, "input_variation": 0.5, "output_variation": 0.5}
+    asked = {**question, "equal_lengths": False}
+    found, steady = planner.estimate(**asked, burst=number), planner.estimate(**asked)
+    for name in ("time_to_first_token", "time_per_output_token", "request_rate"):
+        assert one(getattr(found.candidates, name)) == one(getattr(steady.candidates, name))
+    setting, tokens = found.candidates.setting, (asked["input_tokens"], asked["output_tokens"])
+    scheduler = setting.engine.scheduler
+    runs = [
+        Replica(
+            costs=StepCosts.of(
+                found.candidates.estimate.served.phases, tokens[0], scheduler.chunked_prefill
+            ),
+            places=places,
+            step_tokens=scheduler.max_num_batched_tokens,
+            prompts=Lengths(mean=tokens[0], variation=0.5),
+            answers=Lengths(mean=tokens[1], variation=0.5),
+            seed=seed,
+        ).burst(number)
+        for seed in SEEDS
+    ]
+    end = mean(runs, lambda one: one.end)
+    assert found.detail.makespan == pytest.approx(end, rel=0.15)
+    for share in (0.5, 0.9):
+        latency = mean(runs, lambda one, share=share: Seen.within(one.latency, share))
+        assert found.detail.answered_within(share) == pytest.approx(latency, rel=0.25), share
+
+
 @pytest.mark.few(8)
 @pytest.mark.parametrize("seed", range(60))
 def test_clients_who_send_a_number_of_requests(seed: int) -> None:

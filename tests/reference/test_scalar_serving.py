@@ -27,7 +27,6 @@ from scalar_serving_step import StepBatch
 from planner.base.enums import (
     AdapterTargets,
 )
-from planner.estimators.inference.burst import burst
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import (
@@ -189,23 +188,6 @@ def test_continuous_batching_and_its_spread(
 def _wave(world: ServingWorld, c: Replica) -> float:
     steps = scalar_phases.decode_steps(world)
     return scalar_phases.costs(world, c, c.concurrency).wave(c.concurrency, steps)
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("requests", [7, 111])
-@pytest.mark.parametrize(("model", "replicas"), [CASES[0], CASES[2]])
-def test_bursts(model: str, replicas: list[Replica], requests: int) -> None:
-    for workload, scheduler in zip(WORKLOADS, [*SCHEDULERS, {}], strict=True):
-        setting = make_setting(model, scheduler=scheduler, **workload)
-        world = make_world(setting)
-        for c in replicas:
-            found = burst(evaluate_serving(setting, make_replicas([c])), requests)
-            firsts, ends, last = scalar_serving.burst(world, c, requests)
-            assert found.first_tokens.tolist() == pytest.approx(firsts, rel=1e-9), c
-            assert found.latencies.tolist() == pytest.approx(ends, rel=1e-9), c
-            assert same(found.makespan, last), c
-            median = sorted(ends)[len(ends) // 2]
-            assert len(ends) % 2 == 0 or same(found.request_latency(0.5), median)
 
 
 @pytest.mark.parametrize(("scheduler", "workload"), TRAFFIC)

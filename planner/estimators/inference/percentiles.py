@@ -146,11 +146,28 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     answer = later * served.time_per_output_token
     relative = sum(_token_variances(estimate)) / np.square(served.time_per_output_token)
     lengths = 1 + w.output_variation**2
-    variance = _first_variance(estimate) + served.line.variance
-    variance = variance + answer**2 * (lengths * (1 + relative / lengths) - 1)
+    answers = answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
+    if w.num_requests is not None and w.request_rate is None:
+        return _after_the_line(estimate, share, answer, answers)
+    variance = _first_variance(estimate) + served.line.variance + answers
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
     return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)
+
+
+def _after_the_line(
+    estimate: ServingEstimate, share: float, answer: FloatArray, variance: FloatArray
+) -> FloatArray:
+    """What a share of the latencies does not exceed, of a number of requests [s].
+
+    Waits are those of a line, of which no moments tell enough: answers of a mean and a variance
+    are added to each of them.
+    """
+    firsts = [time_to_first_token_percentile(estimate, one) for one in POINTS]
+    answers = [lognormal_quantile(share=one, mean=answer, variance=variance) for one in POINTS]
+    each = [first + one for first in firsts for one in answers]
+    weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
+    return weighted_quantile(np.stack(np.broadcast_arrays(*each)), weights, share)
 
 
 def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatArray:

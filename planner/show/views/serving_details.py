@@ -137,15 +137,15 @@ def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
 
 def _burst_blocks(burst: Burst) -> Iterator[Block]:
     yield Title(text=f"A burst of {text.count(burst.num_requests)} requests at once")
-    latencies = {f"p{100 * s:.0f}": burst.request_latency(s) for s in _SHARES}
-    firsts = {f"p{100 * s:.0f}": burst.time_to_first_token(s) for s in _SHARES}
+    latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
+    firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
     waves = burst.per_replica / burst.in_a_wave
     yield Pairs(
         pairs={
             "makespan": text.duration(burst.makespan),
             "requests/s": text.significant(burst.num_requests / burst.makespan),
             "waves": f"{text.significant(waves)} of {text.count(burst.in_a_wave)} requests "
-            f"a replica, {text.duration(burst.wave)} each",
+            "a replica",
             "time to first token": _listed(firsts),
             "request latency": _listed(latencies),
         }
