@@ -238,9 +238,9 @@ def scheduler_default_of(told: Told, engine: Engine, name: str) -> tuple[int, st
     spec = catalogue.load_engine(profile).spec
     is_of_program = name == "offline_batched_tokens"
     scheduler = engine_on(spec, gpu, number, offline=is_of_program).scheduler
-    is_seqs = name == "max_num_seqs"
-    value = scheduler.max_num_seqs if is_seqs else scheduler.max_num_batched_tokens
-    option = "--max-num-seqs" if is_seqs else "--max-num-batched-tokens"
+    value = scheduler.max_num_seqs if name == "max_num_seqs" else scheduler.max_num_batched_tokens
+    row = name.replace("offline", "max_num")
+    option = next(one.option for one in engine.table.rows if one.parameter == row and one.option)
     program = " of a program without a server" if is_of_program else ""
     where = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
     return value, f"{option} is {value:,} by default{program}{where}"

@@ -7,6 +7,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
+import numpy as np
+
+from planner.base.arrays import FloatArray
 from planner.base.enums import AttentionKernels, CacheType, Quantization
 from planner.specs.checked import Interval, Strict, checked
 from planner.specs.load import (
@@ -220,9 +223,17 @@ class Scheduler:
     defaults: tuple[SchedulerDefault, ...] = ()
     """What stands for ``max_num_seqs`` and ``max_num_batched_tokens`` on a GPU in a release: the
     first that holds."""
+    divides_step_tokens: bool = False
+    """Its default of ``max_num_batched_tokens`` is that of all ranks of attention together."""
     slots: bool = False
     """Without ``continuous``: its server takes a stream of requests into slots, whose room in the
     cache there is from the start, and those beyond wait for one."""
+
+    def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
+        """New tokens of a step of each of so many ranks of attention, where no option sets them."""
+        if not self.divides_step_tokens:
+            return np.full(np.shape(ranks), float(self.max_num_batched_tokens))
+        return np.maximum(self.max_num_batched_tokens // np.asarray(ranks), 1.0)
 
     @property
     def serves(self) -> bool:

@@ -109,16 +109,17 @@ def serving_mesh(
         del alone["kv_cache"]
         caches = np.asarray([_cache_of(code) for code in types["quantization"]], dtype=np.int8)
         types = {**types, "kv_cache": caches}
-    return OpenMesh(
-        kind=ServingConfigurations,
-        axes=[
-            [_layouts(table, values["expert_parallel"], counts, model.num_experts > 0)],
-            [types],
-            [alone[name] for name in _CACHE if name in alone],
-            [alone["max_num_batched_tokens"]],
-            [alone["concurrency"]],
-        ],
-    )
+    layouts = _layouts(table, values["expert_parallel"], counts, model.num_experts > 0)
+    caches = [alone[name] for name in _CACHE if name in alone]
+    axes: list[Sequence[Factor]] = [[layouts], [types], caches]
+    if "max_num_batched_tokens" in {*space.parameters, *settings}:
+        axes.append([alone["max_num_batched_tokens"]])
+    else:
+        ranks = layouts["attention_data_parallel"]
+        axes[0] = [
+            {**layouts, "max_num_batched_tokens": engine.scheduler.default_step_tokens(ranks)}
+        ]
+    return OpenMesh(kind=ServingConfigurations, axes=[*axes, [alone["concurrency"]]])
 
 
 def _layouts(

@@ -51,7 +51,8 @@ def replica_complexity(
     setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
 ) -> IndexArray:
     """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
-    of_engine = c.max_num_batched_tokens != setting.engine.scheduler.max_num_batched_tokens
+    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    of_engine = c.max_num_batched_tokens != default
     return packed([*_common(setting, c, num_gpus), (2, of_engine)])
 
 
@@ -60,7 +61,8 @@ def batch_complexity(
 ) -> IndexArray:
     """The same of static batches that take so many seconds."""
     offload, *others = _common(setting, c, c.num_gpus)
-    of_engine = c.max_num_batched_tokens != setting.engine.scheduler.max_num_batched_tokens
+    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    of_engine = c.max_num_batched_tokens != default
     return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
 
 

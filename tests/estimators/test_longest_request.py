@@ -50,7 +50,7 @@ def test_the_length_that_an_engine_takes_instead_is_said(
     more = f"--max-model-len 131072 --set concurrency=4 --engine {engine}"
     ran = planner(*words.split(), *more.split())
     told = " ".join(f"{ran.out} {ran.err}".split())
-    assert ("longest request 28,393 tokens, as the cache holds no more" in told) == starts
+    assert ("longest request 29,801 tokens, as the cache holds no more" in told) == starts
     assert ("does not start: longest request 131,072 tokens" in told) != starts
     assert ran.exit_code == (0 if starts else 4)
 

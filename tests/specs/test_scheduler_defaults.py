@@ -42,6 +42,41 @@ def test_the_defaults_of_vllm_follow_the_gpu_and_the_release(
     assert server.memory.profiled_seqs == seqs
 
 
+# chunked_prefill_size of python/sglang/srt/server_args.py at each release.
+CHUNKS = [
+    ("rtx4080-16gb", "0.5.9", 2048),
+    ("rtx4090-24gb", "0.3.6", 2048),
+    ("rtx4090-24gb", "", 2048),
+    ("rtx5090-32gb", "0.5.9", 2048),
+    ("rtx5090-32gb", "0.5.2", 2048),
+    ("rtx5090-32gb", "0.4.6.post5", 8192),
+    ("a100-sxm-40gb", "0.4.6.post5", 8192),
+    ("a100-sxm-40gb", "0.5.2", 8192),
+    ("a100-sxm-40gb", "0.5.3", 4096),
+    ("l40s-48gb", "", 4096),
+    ("a100-sxm-80gb", "", 8192),
+    ("h100-sxm-80gb", "0.3.6", 8192),
+    ("h100-sxm-80gb", "", 8192),
+    ("h20-96gb", "0.5.9", 8192),
+    ("h200-sxm-141gb", "0.4.8", 8192),
+    ("h200-sxm-141gb", "", 8192),
+    ("b200-sxm-180gb", "0.4.6.post5", 8192),
+    ("b200-sxm-180gb", "0.4.8", 16384),
+    ("mi300x-192gb", "0.5.9", 16384),
+]
+
+
+@each("gpu, release, tokens", CHUNKS)
+def test_the_step_of_sglang_follows_the_gpu_and_the_release(
+    gpu: str, release: str, tokens: int
+) -> None:
+    engine, silicon = load_engine("sglang").spec, load_gpu(gpu)
+    for is_offline in (False, True):
+        scheduler = engine_on(engine, silicon, release, offline=is_offline).scheduler
+        assert scheduler.max_num_batched_tokens == tokens
+        assert scheduler.max_num_seqs == 2048
+
+
 def test_an_unknown_gpu_has_the_defaults_of_a_small_one() -> None:
     found = scheduler_default(load_engine("vllm").spec, None)
     assert found is not None

@@ -118,7 +118,10 @@ def test_copies_even_out_what_ranks_have_to_do() -> None:
         found = planner.estimate(
             workload="serve", model="mixtral-8x7b", gpu="h200", engine="sglang", num_gpus=8,
             redundant_experts=copies, input_tokens=8000, output_tokens=10,
-            settings={"attention_data_parallel": 8, "expert_parallel": 8, "concurrency": 8},
+            settings={
+                "attention_data_parallel": 8, "expert_parallel": 8, "concurrency": 8,
+                "max_num_batched_tokens": 16384,
+            },
         )  # fmt: skip
         return float(np.ravel(found.candidates.estimate.served.time_to_first_token)[0])
 

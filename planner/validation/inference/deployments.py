@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+import numpy as np
+
 from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
 from planner.confidence.classes import has_experts
@@ -151,7 +153,7 @@ def deployment(
     return Deployment(
         **split,
         replicas=_replicas(run, split) if not prefix else 1.0,
-        max_num_batched_tokens=_scheduled(run, engine, prefix, "max_num_batched_tokens"),
+        max_num_batched_tokens=_step_tokens(run, engine, prefix, split["attention_data_parallel"]),
         max_num_seqs=_scheduled(run, engine, prefix, "max_num_seqs"),
         stream_interval=_scheduled(run, engine, prefix, "stream_interval"),
         quantization=dense,
@@ -168,6 +170,14 @@ def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
     """A setting of the scheduler: of these workers, else the engine's."""
     own = run.count(f"{prefix}{name}") if prefix else None
     return own or int(getattr(engine.scheduler, name))
+
+
+def _step_tokens(run: Run, engine: EngineProfile, prefix: str, ranks: int) -> int:
+    """New tokens of a step of a rank: of the run, else the engine's default on so many ranks."""
+    if run.count("max_num_batched_tokens"):
+        return _scheduled(run, engine, prefix, "max_num_batched_tokens")
+    own = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
+    return own or int(engine.scheduler.default_step_tokens(np.asarray(float(ranks))))
 
 
 def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:

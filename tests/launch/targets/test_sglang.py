@@ -145,7 +145,7 @@ def test_a_prefill_worker_answers_for_its_pool() -> None:
     wanted = {
         "prefill_tensor_parallel": 4,
         "prefill_quantization": "fp8",
-        "prefill_max_num_batched_tokens": 8192,
+        "prefill_max_num_batched_tokens": 2048,
         "mode": "disaggregated",
     }
     assert wanted.items() <= answers.values.items()
@@ -173,3 +173,25 @@ def test_gpus_that_are_no_whole_servers_are_refused() -> None:
         TARGET.read(replace(command, world=world))
     more = TARGET.read(replace(command, world=World(num_gpus=stated("--gpus", "32"))))
     assert more.values["num_gpus"] == 32
+
+
+WHOLE_STEPS = {"h100-sxm-80gb": 8192, "l40s-48gb": 4096, "b200-sxm-180gb": 16384}
+
+
+@pytest.mark.parametrize("gpu", WHOLE_STEPS)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_flags_and_a_launch_file_have_the_same_step(gpu: str, ranks: int) -> None:
+    """The default is that of all ranks of attention, from flags and from a file."""
+    layout = {"tensor_parallel": 4 // ranks, "attention_data_parallel": ranks, "concurrency": 8}
+    job = planned(
+        model="mixtral-8x7b", engine="sglang", gpu=gpu, num_gpus=4, settings=layout,
+        precision="w8a8",
+    )  # fmt: skip
+    assert job["max_num_batched_tokens"] * ranks == WHOLE_STEPS[gpu]
+    (serve,) = TARGET.drafted(job).processes
+    assert value_of(serve, "--chunked-prefill-size") == str(WHOLE_STEPS[gpu])
+    options = {"tp_size": "4", "model_path": "x/mixtral-8x7b"}
+    if ranks > 1:
+        options |= {"dp_size": str(ranks), "enable_dp_attention": None}
+    asked = replace(found(TARGET, **options), world=World(gpu=gpu))
+    assert TARGET.read(asked).values["max_num_batched_tokens"] == job["max_num_batched_tokens"]
