@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,14 @@ def search(given: options.Given) -> None:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not given["quiet"]:
         taken = _takes_stdout(given)
-        shown = answer_blocks(plan, result, given["top"], is_full=given["full"], levers=found)
+        shown = answer_blocks(
+            plan,
+            result,
+            given["top"],
+            is_full=given["full"],
+            levers=found,
+            shows_interruption=not (taken or _shares_a_terminal()),
+        )
         _show(shown, compared, is_full=given["full"], stdout_taken=taken)
         if given.get("own") is not None:
             _show_own(plan, result, given["own"], stdout_taken=taken)
@@ -133,6 +141,11 @@ def _show_own(plan: Plan, result: SearchResult, own: Request, *, stdout_taken: b
 def _takes_stdout(given: options.Given) -> bool:
     """Whether rows go where the report would."""
     return Path("-") in (given["csv"], given["json"])
+
+
+def _shares_a_terminal() -> bool:
+    """Whether the report and an error message are read in one place."""
+    return sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _drive(

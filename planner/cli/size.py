@@ -63,9 +63,9 @@ def size(given: options.Given) -> None:
     check_outputs(csv, json)
     picture = picture_of("size", given)
     if picture is not None and picture.name == "day" and load is None:
-        raise SearchSpaceError(
-            "--picture day draws a load: give --load, or --trace with --startup-time."
-        )
+        from planner.show.views.plots.curves import NO_DAY
+
+        raise SearchSpaceError(NO_DAY)
     if of_file and is_only_to_fit(request, load, budget):
         sizes = _fitting(given, of_file, contracts)
     else:

@@ -30,7 +30,7 @@ from planner.errors import PlannerError, SearchSpaceError
 from planner.launch.targets import targets
 from planner.optimize.exhaustive import StopSearch
 from planner.show.html import environment, page_html
-from planner.show.page import Page
+from planner.show.page import PICTURES, Page
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
@@ -117,9 +117,10 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
     with placed(question, specs, limits, tell) as asked:
         found = found_by(asked)
         stem, _, ending = name.rpartition(".")
-        if ending in ("png", "svg") and found.draw is not None:
+        picture = stem.removesuffix("-dark")
+        drawn = PICTURES.get(question.command, PICTURES["estimate"])
+        if ending in ("png", "svg") and found.draw is not None and picture in drawn:
             path = asked.folder / f"picture.{ending}"
-            picture = stem.removesuffix("-dark")
             theme = DARK if stem.endswith("-dark") else LIGHT
             found.draw(Picture(path=path, name=picture, theme=theme))
             kind = "image/png" if ending == "png" else "image/svg+xml"

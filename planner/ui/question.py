@@ -366,8 +366,8 @@ def _refuse_paths(name: str, text: str) -> None:
     """Refuse what names a file; of a model ORG/NAME is the name that others have for it."""
     term = glossary().get(name)
     is_name = term is None or term.type in ("names", "text")
-    if is_file(name) or name in (PRICES, BUDGET):
-        return  # what was uploaded, prices as such, and money by the time
+    if is_file(name) or name in (PRICES, BUDGET, "network"):
+        return  # what was uploaded, prices as such, money by the time, and Gbit/s
     words = [text] if name != "model" else _several(text)
     left = [one for one in words if not (name == "model" and _REPOSITORY.fullmatch(one))]
     is_path = any(mark in one for one in left for mark in _PATHS)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -211,3 +213,23 @@ def test_a_trace_needs_no_matplotlib(planner, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert planner(*TIMED, "--timeline", tmp_path / "a.json").exit_code == 0
     assert planner(*TIMED, "--timeline", tmp_path / "a.png").exit_code == 7
+
+
+def test_a_picture_is_drawn_silently_where_no_cache_can_be_written(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.touch()
+    places = ("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    known = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    ran = subprocess.run(
+        [
+            sys.executable, "-m", "planner", "estimate", "--workload", "serve", "--model",
+            "llama-3.1-8b", "--gpu", "h100", "--gpus", "1", "--quiet", "--plot",
+            str(tmp_path / "a.svg"),
+        ],
+        env={**known, **dict.fromkeys(places, str(blocked))},
+        capture_output=True,
+        text=True,
+        check=True,
+    )  # fmt: skip
+    assert (ran.stdout, ran.stderr) == ("", "")
+    assert (tmp_path / "a.svg").stat().st_size

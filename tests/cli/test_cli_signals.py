@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -193,3 +195,32 @@ def test_a_result_file_never_takes_the_place_of_a_closed_stream(tmp_path):
     shell = ["sh", "-c", '"$@" >&-', "sh", *PLANNER, *SMALL, "--json", str(path)]
     assert subprocess.run(shell, capture_output=True).returncode == 8
     assert json.loads(path.read_text())["rows"]
+
+
+def test_a_terminal_shows_once_that_a_search_was_interrupted(tmp_path):
+    main, side = pty.openpty()
+    process = subprocess.Popen(
+        [*PLANNER, *SERVED, "--csv", str(tmp_path / "a.csv")],
+        stdout=side,
+        stderr=side,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    os.close(side)
+    sent, is_stopped = b"", False
+    while piece := read_terminal(main):
+        sent += piece
+        if not is_stopped and any(path.stat().st_size for path in tmp_path.iterdir()):
+            process.send_signal(signal.SIGINT)
+            is_stopped = True
+    os.close(main)
+    assert process.wait(60) == 130
+    assert b"Recommended: " in sent
+    assert sent.count(b"Interrupted after ") == 1
+
+
+def read_terminal(main: int) -> bytes:
+    """What comes next; nothing where the other side is closed."""
+    try:
+        return os.read(main, 2**16)
+    except OSError:
+        return b""

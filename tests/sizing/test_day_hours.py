@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -28,8 +29,11 @@ HOURLY = Terms(base=2 / 3600, base_contract="", hourly=2 / 3600, hourly_contract
 MIXED = Terms(base=1 / 3600, base_contract="", hourly=2.5 / 3600, hourly_contract="")
 
 
-def _fleet(gpus: int) -> Fleet:
-    row = {"gpu": "a", "num_gpus": gpus, "replicas": gpus, "capacity_requests_per_s": float(gpus)}
+def _fleet(gpus: int, each: float = 1.0) -> Fleet:
+    """GPUs that serve so many requests/s each."""
+    row = {
+        "gpu": "a", "num_gpus": gpus, "replicas": gpus, "capacity_requests_per_s": each * gpus,
+    }  # fmt: skip
     return Fleet(row=row, margins=())
 
 
@@ -122,7 +126,7 @@ def test_fleets_grow_with_the_load_and_a_quiet_minute_takes_no_peak(monkeypatch,
 
     def searched(request: Request) -> Fleet | None:
         rate = request.request_rate
-        return None if rate in without else _fleet(needed[rate])
+        return None if rate in without else _fleet(needed[rate], each=25.0)
 
     monkeypatch.setattr(day_module, "fleet_of", searched)
     monkeypatch.setattr(day_module, "_smallest_at_load", lambda *_: None)
@@ -131,7 +135,7 @@ def test_fleets_grow_with_the_load_and_a_quiet_minute_takes_no_peak(monkeypatch,
     )
     load = Load(name="drawn", periods=periods)
     request = Request(model="llama-3.1-8b", workload="serve")
-    fleets = fleets_by_rate(request, _fleet(needed[load.peak]), load)
+    fleets = fleets_by_rate(request, _fleet(needed[load.peak], each=25.0), load)
     for rate in rates.tolist():
         enough = [needed[one] for one in rates if one >= rate and one not in without]
         assert fleets[rate].num_gpus == min(enough)
@@ -164,3 +168,50 @@ def test_a_quiet_hour_that_bursts_takes_as_many_replicas_as_keep_its_limits(tmp_
     by_hand = 12 * fleets[10] + 8 * fleets[40] + 4 * fleets[115]
     assert day.gpu_hours == pytest.approx(by_hand)
     assert day.cost == pytest.approx(2 * by_hand)
+
+
+def test_rates_that_take_the_same_fleet_are_not_searched(monkeypatch):
+    """From 2.05 to 3 requests/s three GPUs of 1 request/s each are needed; at 1.5 two do."""
+    searched = []
+
+    def search(request: Request) -> Fleet:
+        searched.append(request.request_rate)
+        return _fleet(math.ceil(request.request_rate))
+
+    monkeypatch.setattr(day_module, "fleet_of", search)
+    rates = [1.5, *np.linspace(2.05, 3, 20).tolist()]
+    periods = tuple(
+        Period(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates)
+    )
+    load = Load(name="drawn", periods=periods)
+    fleets = fleets_by_rate(Request(model="llama-3.1-8b", workload="serve"), _fleet(3), load)
+    assert [fleets[rate].num_gpus for rate in rates] == [2, *[3] * 20]
+    assert searched == [1.5]
+
+
+def test_layouts_that_cannot_cost_less_are_left_out(monkeypatch, tmp_path):
+    """The day is the same as where every layout is searched, with less than half of the days."""
+    path = tmp_path / "day.csv"
+    rates = [2 + 18 * math.sin(math.pi * hour / 24) ** 4 for hour in range(24)]
+    path.write_text(
+        "hour,request_rate\n" + "".join(f"{hour},{rate}\n" for hour, rate in enumerate(rates))
+    )
+    made, make_day = [], day_module._day
+
+    def counted(*given):
+        made.append(make_day(*given))
+        return made[-1]
+
+    monkeypatch.setattr(day_module, "_day", counted)
+    asked = {
+        "workload": "serve", "model": "llama-3.1-8b", "gpu": "l40s", "load": path,
+        "input_tokens": 1000, "output_tokens": 200, "mode": "aggregated", "precision": "bf16",
+        "settings": {"concurrency": 64, "tensor_parallel": (1, 2)},
+    }  # fmt: skip
+    day = planner.size(**asked).sizes[0].day
+    number = len(made)
+    monkeypatch.setattr(day_module, "_least_order", lambda *_: (0.0, 0.0))
+    every = planner.size(**asked).sizes[0].day
+    assert (every.cost, every.hours) == (day.cost, day.hours)
+    assert str(every.peak.row) == str(day.peak.row)
+    assert number <= (len(made) - number) / 2

@@ -80,6 +80,11 @@ def test_what_a_query_may_not_ask(query, words):
         _of(query)
 
 
+@pytest.mark.parametrize("network", ["100 Gbit/s per GPU", "10GbE/node", "8x NDR per node"])
+def test_a_rate_is_no_path(network):
+    assert _of(f"model=llama-7b&num_gpus=16&network={network}").fields["network"] == network
+
+
 @pytest.mark.parametrize("table", [[1], "x", {"model": {"a": object}}, {"constraints": 3}])
 def test_what_is_no_question(table):
     with pytest.raises(PlannerError):

@@ -93,9 +93,14 @@ def test_files_of_an_answer():
     assert b'workload = "train"' in made("plan.toml")
     with zipfile.ZipFile(io.BytesIO(made("launch.zip", _of("launch", ASKED["launch"])))) as found:
         assert {"train.sbatch", "plan.toml"} <= {*found.namelist()}
-    for name in ("launch.zip", "matrix.txt", "../plan.toml"):
+    # Pictures of other commands among them.
+    for name in ("launch.zip", "matrix.txt", "../plan.toml", "cost.png", "day.svg", "x.png"):
         with pytest.raises(SearchSpaceError, match="has no file"):
             made(name)
+    with pytest.raises(SearchSpaceError, match="has no file"):
+        made("front.png", _of("size", ASKED["size"]))
+    with pytest.raises(SearchSpaceError, match="draws a load"):
+        made("day.png", _of("size", ASKED["size"]))
     with pytest.raises(SearchSpaceError, match="has no rows"):
         made("table.csv", _of("compare", ASKED["compare"]))
 

@@ -56,6 +56,12 @@ def test_a_price_of_each_gpu() -> None:
     assert plan(price={"h100": 1.9}).request.price == "h100=1.9"
 
 
+@pytest.mark.parametrize("usd", [-5, "-5", "h100=-3"])
+def test_nothing_is_bought_for_less_than_nothing(usd: Any) -> None:
+    with pytest.raises(PlannerError, match="number of at least 0"):
+        plan(contract="owned", purchase_price=usd)
+
+
 @pytest.mark.parametrize(
     ("price", "told"),
     [

@@ -18,7 +18,7 @@ from planner.base.cells import Value, number
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.decide.sizing.fleet import RATE, Fleet, gpus_of_workers
+from planner.decide.sizing.fleet import MORE_EFFICIENT, RATE, Fleet, gpus_of_workers
 from planner.decide.sizing.load import HOURS, Load, Period
 from planner.decide.sizing.scaling import (
     LATE,
@@ -57,6 +57,8 @@ _NUMBERS = ("replicas", "prefill_replicas")
 _LEAST_RATE = 1e-6
 # Of loads of more rates, as by the minute, so many levels are looked at.
 _MOST_RATES, _LEVELS = 24, 12
+# Of a bound on costs, what floats may add.
+_ROUNDING = 1e-9
 _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 
@@ -155,8 +157,7 @@ class Day:
     @property
     def _fleets(self) -> Fleets:
         """The fleets of its rates; what they serve is sure at the confidence of the size."""
-        rates = (one for one in self.peak.margins if one.name == RATE)
-        sure = next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
+        sure = _sure_share(self.peak)
         each = {hour.period.request_rate: hour for hour in self.hours}
         return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
 
@@ -248,7 +249,7 @@ def days_of(
     """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
 
     Layouts are the best of each mode and engine at the peak and on average.
-    One that could not cost less if every GPU of it were always busy is left out.
+    One whose GPUs would cost as much even if they served as many requests as they can is left out.
 
     Raises
     ------
@@ -266,9 +267,7 @@ def days_of(
             found[name] = min(both, key=lambda one: _least_hours(one, load))
     found.pop(_layout(request, fewest), None)
     for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
-        busy = _least_hours(fleet, load)
-        cheapest = HOUR * busy * min(terms.base, terms.hourly)
-        if busy >= best.gpu_hours if math.isnan(best.cost) else cheapest >= best.cost:
+        if _least_order(fleet, load, terms) >= best.order:
             continue
         pinned = replace(pinned_to(request, fleet), request_rate=load.peak)
         if (peak := fleet_of(pinned)) is not None:
@@ -285,6 +284,36 @@ def _layout(request: Request, fleet: Fleet) -> Hashable:
 def _least_hours(fleet: Fleet, load: Load) -> float:
     """GPU-hours of a day if they followed the load without steps."""
     return load.requests / HOUR * fleet.num_gpus / number(fleet.row[_CAPACITY])
+
+
+def _least_order(fleet: Fleet, load: Load, terms: Terms) -> tuple[float, float]:
+    """At least the `Day.order` of a layout: its workers serve what they can, and start at once."""
+    hours = []
+    for period in load.periods:
+        gpus = _least_gpus(fleet, period.request_rate)
+        paid = ((period.hours, gpus),)
+        hours.append(Hour(period=period, num_gpus=gpus, base=0, capacity=math.nan, paid=paid))
+    base = cheapest_base(hours, terms, load.repeats)
+    return Day(load=load, peak=fleet, hours=tuple(hours), base=base, terms=terms).order
+
+
+def _least_gpus(fleet: Fleet, rate: float) -> int:
+    """At least the GPUs that serve a rate with workers like those of a fleet, in whole workers.
+
+    Pools may be more efficient in other numbers of workers.
+    """
+    workers = gpus_of_workers(fleet.row) or [1]
+    most = number(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
+    if len(workers) > 1:
+        most *= MORE_EFFICIENT
+    step = math.gcd(*workers)
+    return max(step * math.ceil(rate * fleet.num_gpus / most / step), sum(workers))
+
+
+def _sure_share(fleet: Fleet) -> float:
+    """What of its predicted rate is sure at the confidence of the size."""
+    rates = (one for one in fleet.margins if one.name == RATE)
+    return next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
 
 
 def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Startup) -> Day:
@@ -347,7 +376,7 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
         rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
     workers, smallest = gpus_of_workers(peak.row) or [1], peak
     for rate in reversed(rates[:-1]):
-        if smallest.num_gpus > sum(workers):
+        if smallest.num_gpus > _least_gpus(smallest, rate):
             smallest = _at_most(pinned, rate, smallest)
         found[rate] = smallest
     step = math.gcd(*workers)

@@ -99,6 +99,7 @@ def answer_blocks(
     *,
     is_full: bool = False,
     levers: Sequence[Lever] = (),
+    shows_interruption: bool = True,
 ) -> Iterator[Block]:
     """What a search found, which ``levers`` would change it, and that it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
@@ -106,7 +107,7 @@ def answer_blocks(
         yield GAP
         yield said("What would change the answer:", mark=TOTAL, indent="")
         yield said(*lever_lines(levers), most=_LINES)
-    if result.interrupted:
+    if result.interrupted and shows_interruption:
         yield Title(text=interrupted_message(plan, result))
     if is_full:
         yield from counts_blocks(plan, result)

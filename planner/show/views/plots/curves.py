@@ -214,11 +214,21 @@ def size_title(sizes: Sizes) -> str:
     return "; ".join(question_lines(sizes))
 
 
+NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-time."
+
+
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
-    """The title of a picture of sizes, and what it draws: the cheapest day, or costs."""
-    best = sizes.best
-    if name == "day" and best is not None and best.day is not None:
-        return size_title(sizes), best.day
+    """The title of a picture of sizes, and what it draws: the cheapest day, or costs.
+
+    Raises
+    ------
+    SearchSpaceError
+        There is no day.
+    """
+    if name == "day":
+        if sizes.best is None or sizes.best.day is None:
+            raise SearchSpaceError(NO_DAY)
+        return size_title(sizes), sizes.best.day
     return size_title(sizes), [size_curves(sizes)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -123,6 +124,9 @@ def check_picture(
 
 
 def _need_matplotlib(said: str) -> None:
+    # It warns of folders that it cannot write to, and does without them.
+    if not (log := logging.getLogger("matplotlib")).level:
+        log.setLevel(logging.ERROR)
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
