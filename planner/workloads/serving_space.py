@@ -110,12 +110,12 @@ def serving_mesh(
         caches = np.asarray([_cache_of(code) for code in types["quantization"]], dtype=np.int8)
         types = {**types, "kv_cache": caches}
     layouts = _layouts(table, values["expert_parallel"], counts, model.num_experts > 0)
-    caches = [alone[name] for name in _CACHE if name in alone]
-    axes: list[Sequence[Factor]] = [[layouts], [types], caches]
+    of_cache = [alone[name] for name in _CACHE if name in alone]
+    axes: list[Sequence[Factor]] = [[layouts], [types], of_cache]
     if "max_num_batched_tokens" in {*space.parameters, *settings}:
         axes.append([alone["max_num_batched_tokens"]])
     else:
-        ranks = layouts["attention_data_parallel"]
+        ranks = layouts["attention_data_parallel"].astype(np.float64)
         axes[0] = [
             {**layouts, "max_num_batched_tokens": engine.scheduler.default_step_tokens(ranks)}
         ]
