@@ -20,7 +20,7 @@ from typing import Any
 import planner
 from planner.errors import PlannerError
 from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 ROOT = Path(planner.__file__).parents[1]

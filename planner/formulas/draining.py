@@ -38,7 +38,17 @@ def line_wait_within(
     rate: Numeric,
     delay: Numeric,
 ) -> FloatArray:
-    """Seconds that a share of the requests of `line_wait` waits at most. Derived here."""
+    r"""Seconds that a share q of the requests of `line_wait` waits at most.
+
+    .. math:: W_q = \begin{cases}
+        0 & x \le 0 \\
+        d + x L & d + x L \le L \\
+        \max(L, d + (x - l / b) L) & \text{else}
+        \end{cases}
+
+    L is the longest line, l the share of later requests, b that of those that start together
+    without a place, x = (q - 1 + l + b) / b. Derived here.
+    """
     longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
     later, before = _shares(number, clients, places)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,7 +62,12 @@ def line_wait_within(
 def line_wait_variance(
     *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
-    """Variance of the waits of `line_wait` [s^2]. Derived here."""
+    r"""Variance of the waits of `line_wait` [s^2].
+
+    .. math:: l L^2 + b (d^2 + d L + L^2 / 3) - (l L + b (d + L / 2))^2
+
+    L, l and b as in `line_wait_within`. Derived here.
+    """
     longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
     later, before = _shares(number, clients, places)
     square = later * longest**2 + before * (delay**2 + delay * longest + longest**2 / 3)

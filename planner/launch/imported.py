@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
 from planner.documents.shell.text import Given
-from planner.errors import LaunchError, PlannerError, did_you_mean
-from planner.launch.harmless import harmless_reason
+from planner.errors import LaunchError, PlannerError
 from planner.launch.launchers.world import gpu_called
-from planner.launch.option_table import Role, is_among
+from planner.launch.option_lines import Line, Status, lines_of, require_known_training
+from planner.launch.option_table import Role
 from planner.launch.shape import find_model, write_model
 from planner.launch.target import Target
 from planner.launch.understood import (
@@ -41,126 +40,6 @@ from planner.specs.paths import SpecKind, aliased
 from planner.specs.quantization import CheckpointName, checkpoint_of, resembled
 from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
-
-
-class Status(StrEnum):
-    """How far an option was understood."""
-
-    UNDERSTOOD = "understood"
-    OPEN = "cannot be told"
-    NOT_MODELLED = "may change the result: not modelled"
-    IGNORED = "no effect"
-    UNKNOWN = "not understood: may change the result"
-
-
-@record(kw_only=True)
-class Line:
-    """One option: where it stands, what it says, and what was made of it."""
-
-    line: int
-    option: str
-    text: str
-    status: Status
-    meaning: str
-
-    def __str__(self) -> str:
-        words = f"{self.option} {self.text}".strip()
-        return f"line {self.line}: {words}: {self.meaning or self.status}"
-
-
-def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
-    """All options of a command or document, in the order of the file."""
-    options = {*reading.found.options, *(given.option for given in reading.found.unknown)}
-    used = {option for option in options if is_among(option, target.table.used)}
-    answers = replace(answers, used=answers.used | used)
-    found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    for given in reading.found.unknown:
-        if given.option in answers.used:
-            found.append(_made(given, Status.UNDERSTOOD, ""))
-        else:
-            found.append(_unread(target, reading, answers, given))
-    return tuple(sorted(found, key=lambda line: (line.line, line.option)))
-
-
-_DECIDING = re.compile(
-    r"adapter|lora|freez|frozen|trainable|(train|tuner|sft|finetuning)_type|fine_?tun|rlhf"
-    r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
-)
-_BESIDE_THEM = re.compile(
-    r"alpha|dropout|bias|path|name|dir|seed|init|lr$|rate$|_output|merge|save|module|target|kwargs"
-    r"|double|nested"
-)
-_SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
-
-
-def _require_known_training(target: Target, found: Found, lines: Iterable[Line]) -> None:
-    """Refuse an option that decides what is trained and that nothing here knows.
-
-    Raises
-    ------
-    LaunchError
-        With the program whose option it is.
-    """
-    for line in lines:
-        name = line.option.lstrip("-").replace("-", "_").lower()
-        is_off = line.text.lower() in _SWITCHED_OFF and bool(line.text)
-        is_other = not _DECIDING.search(name) or bool(_BESIDE_THEM.search(name))
-        if line.status is not Status.UNKNOWN or is_off or is_other:
-            continue
-        words = [text for one in found.positional[:3] if (text := one.single)]
-        program = next((word for word in words if word not in ("accelerate", "launch")), None)
-        raise LaunchError(
-            f"{found.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
-            f"is trained, and {target.tool} has no such option: leave it out to "
-            "have the rest predicted, and say with --set what it means."
-        )
-
-
-def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
-    told = [one for one in reading.meanings.values() if given.option in one.options]
-    rows = [row for row in target.table.rows if row.option == given.option]
-    if not rows and not told and given.option not in answers.used:
-        return _unread(target, reading, answers, given)
-    if given.unknown or None in given.texts:
-        status, meaning = Status.OPEN, given.unknown or "the file alone does not say"
-    elif told:
-        meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
-        status = Status.UNDERSTOOD
-    elif given.option in answers.used:
-        status, meaning = Status.UNDERSTOOD, ""
-    elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
-        status, meaning = Status.OPEN, "a value unknown to planner"
-    else:
-        status, meaning = Status.UNDERSTOOD, "belongs to the others"
-    return _made(given, status, meaning)
-
-
-def _unread(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
-    """The line of an option that nothing reads: harmless, unknown, or not modelled."""
-    if given.option in answers.ignored or given.option in target.table.ignored:
-        return _made(given, Status.IGNORED, "")
-    accepted = target.options.find(given.option)
-    default = "" if accepted is None else target.options.default(accepted.name)
-    why = harmless_reason(given.option, given.texts, target.workloads, default)
-    is_of_tool = given.option in answers.unread or is_among(given.option, target.table.unread)
-    if accepted is not None or is_of_tool or (why and not target.accepted):
-        status = Status.IGNORED if why else Status.NOT_MODELLED
-        return _made(given, status, f"{status}: {why}" if why else "")
-    return _unknown(target, reading, given)
-
-
-def _unknown(target: Target, reading: Reading, given: Given) -> Line:
-    if given.unknown and not given.option.startswith("-"):  # several options, or none
-        return _made(given, Status.OPEN, given.unknown)
-    hint = did_you_mean(given.option, target.table.options)
-    meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
-    return _made(given, Status.UNKNOWN, meaning)
-
-
-def _made(given: Given, status: Status, meaning: str) -> Line:
-    text = " ".join("?" if one is None else one for one in given.texts)
-    return Line(line=given.line, option=given.option, text=text, status=status, meaning=meaning)
-
 
 _NEEDED = terms_about("needed")
 _OF_GPUS = ("gpu", "cluster")
@@ -413,7 +292,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes += _unpredicted(values, catalogue)
     lines = lines_of(target, reading, answers)
     if answers.workload == "train":
-        _require_known_training(target, found, lines)
+        require_known_training(target, found, lines)
     # A model that an option leaves open is one that the file tells otherwise.
     untold = [name for name in _untold(target, reading) if name != "model" or name not in values]
     values = {name: value for name, value in values.items() if name not in untold}

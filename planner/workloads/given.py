@@ -30,7 +30,6 @@ from planner.question.inputs import (
 from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
-from planner.specs.price import CONTRACTS
 from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
@@ -255,7 +254,7 @@ def _answer(term: Term, given: object, said: str) -> Answer | tuple[Answer, ...]
     if not term.takes_several:
         return read(term, given, said)
     if several(given, said) == [ALL] and term.term in ("num_gpus", "contract"):
-        return ALL if term.term == "num_gpus" else CONTRACTS
+        return ALL if term.term == "num_gpus" else tuple(Contract)
     values = read_all(term, given, said)
     return values[0] if len(values) == 1 else tuple(values)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import Command
 
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 # How a script adds to its options where text alone does not tell whether it does.

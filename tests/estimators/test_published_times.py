@@ -14,7 +14,7 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     RecomputedModules,
 )
-from planner.estimators.training.cost import run_cost
+from planner.estimators.training.cost import training_cost
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation
@@ -45,7 +45,8 @@ def _llama(model: str, gpu: str, efficiency: float = 0.5) -> Estimate:
 
 
 def _gpu_hours(model: str, gpu: str) -> float:
-    return float(run_cost(_llama(model, gpu), Site()).gpu_seconds) / 3600
+    cost = training_cost(_llama(model, gpu), Site())
+    return 2048 * float(cost.time_to_train) / 3600
 
 
 @pytest.mark.parametrize(

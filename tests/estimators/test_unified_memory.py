@@ -53,6 +53,16 @@ def test_unsloth_fine_tunes_on_one_memory():
     assert row["peak_memory_gib"] == pytest.approx(kept["peak_memory_gib"])
 
 
+@pytest.mark.parametrize("gpu", _ONE_MEMORY)
+def test_a_server_has_the_cache_of_its_own_memory(gpu):
+    """No host memory is there, and none is needed: it held one request at once."""
+    asked = {"workload": "serve", "model": "llama-3.2-1b", "gpu": gpu, "num_gpus": 1}
+    asked |= {"engine": "llama.cpp", "input_tokens": 1000, "output_tokens": 1000}
+    row = _row(**asked, settings={"concurrency": 4})
+    requests = int(row["kv_cache_tokens"] / 2000)
+    assert row["most_sequences"] >= requests > 4
+
+
 def test_two_memories_are_freed_as_before():
     asked = {**_TRAIN, "gpu": "gh200", "settings": {"zero_stage": 3}}
     own = _row(**asked)

@@ -17,7 +17,8 @@ from planner.base import reading
 from planner.errors import LaunchError
 from planner.launch import harmless
 from planner.launch.harmless import harmless_reason
-from planner.launch.imported import Status, imported
+from planner.launch.imported import imported
+from planner.launch.option_lines import Status
 from planner.launch.option_table import is_among
 from planner.launch.read import read_launch
 from planner.launch.target import Target

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlannerError
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _YAML = """\

@@ -10,7 +10,7 @@ from commands import Command
 from make_public_launches import EXPECTED, FILE, FOLDER, Case, cases, outcome, page, row_of_page
 from rows import each
 
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.option_table import word_of
 from planner.launch.read import read_launch
 from planner.launch.targets import readers

@@ -172,15 +172,14 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
     assert printed is not None
     Path("plan.json").write_text(json.dumps(found["recommended"]), encoding="utf-8")
     folder = [word for word in ("--specs", "specs") if "--specs" in question]
-    recommended = {  # whose intervals have what is unknown, too
-        name: value
-        for name, value in found["recommended_row"].items()
-        if not re.search("_(low|high)(_|$)", name)
-    }
+    recommended = found["recommended_row"]
     show(["planner", "estimate", "--plan", "plan.json", *folder], recommended)
     show(shlex.split(printed[0].replace("\\\n", "")), recommended)
     any_row = data.draw(st.sampled_from(found["rows"]))
     show(shlex.split(estimate_command(plans[0], any_row)), any_row)
+
+
+OF_A_SEARCH = ("limits_probability", "recommended", "rank", "tied")
 
 
 def shown(command: list[str]) -> list[dict[str, Any]]:
@@ -190,9 +189,9 @@ def shown(command: list[str]) -> list[dict[str, Any]]:
 
 
 def show(command: list[str], row: dict[str, Any]) -> None:
-    """It shows every column of a row but how surely the question's limits are kept."""
+    """It shows every column of a row but those that only a search knows."""
     (again,) = shown(command)
-    plan = {name: value for name, value in row.items() if name != "limits_probability"}
+    plan = {name: value for name, value in row.items() if name not in OF_A_SEARCH}
     assert {name: again[name] for name in plan} == plan, command
 
 

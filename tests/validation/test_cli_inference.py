@@ -95,4 +95,4 @@ def test_nothing_to_compare_is_exit_5(validate, write_runs):
     exit_code, printed = validate(write_runs(row(measured_time_per_output_token_ms="10")))
     assert exit_code == 5
     assert "Did you mean measured_time_per_output_token_s" in printed.err
-    assert "of 1 rows 0 have a measurement and 1 can be predicted" in printed.err
+    assert "of 1 row 0 have a measurement and 1 can be predicted" in printed.err

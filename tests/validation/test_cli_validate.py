@@ -74,7 +74,7 @@ def test_a_column_that_is_not_understood_is_no_measurement(validate, write_runs,
         "The column measured_step_time_ms is not understood. Did you mean measured_step_time_s"
     )
     assert told[1] == "The column cooling is not understood."
-    assert "of 1 rows 0 have a measurement and 1 can be predicted" in printed.err
+    assert "of 1 row 0 have a measurement and 1 can be predicted" in printed.err
     assert output.is_file()
 
 

@@ -375,7 +375,7 @@ class Expander:
             return (_piece(part),)
         span = Span(part.start, part.end)
         if isinstance(part, Run) and part.parts:
-            return self.text(part.parts, part.start)
+            return _without_last_newlines(self.text(part.parts, part.start))
         if isinstance(part, Run):
             if echoed := _ECHOED.fullmatch(self.source.text[span.start : span.end]):
                 pieces = self.parameter(Parameter(echoed[1], part.start, part.end, part.quoted))
@@ -592,6 +592,17 @@ class Expander:
             self.spend(value.pieces, part.start)
             pieces += [*computed(" "), *value.pieces] if pieces else value.pieces
         return tuple(pieces) or (Piece(""),)
+
+
+def _without_last_newlines(pieces: Pieces) -> Pieces:
+    """What ``$(command)`` becomes: the shell drops the newlines at the end of its output."""
+    while pieces and not pieces[-1].unknown:
+        last = pieces[-1]
+        length = len(last.text.rstrip("\n"))
+        if length:
+            return (*pieces[:-1], last.part(0, length))
+        pieces = pieces[:-1]
+    return pieces
 
 
 def _piece(part: Literal) -> Piece:

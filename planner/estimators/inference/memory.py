@@ -49,8 +49,12 @@ class Room:
         return Room(**{name: change(value) for name, value in vars(self).items()})
 
     def holds(self, sequence: FloatArray) -> FloatArray:
-        """Sequences of so many bytes that find room; at least one must fit whole."""
+        """Sequences of so many bytes that find room; at least one must fit whole.
+
+        A memory that is not there bounds no sequences of which nothing is in it.
+        """
         count = np.floor((self.size - self.shared) / np.maximum(sequence, 1.0))
+        count = np.where((self.size <= 0) & (self.longest <= 0), np.inf, count)
         return np.where(self.size >= self.longest, np.maximum(count, 1.0), 0.0)
 
     def holds_at_once(self, sequences: Numeric, ranks: FloatArray) -> BoolArray:

@@ -233,26 +233,30 @@ def answers(reading: Reading) -> Answers:
         f"{recipe.name} of its performance recipes says what the file does not." if recipe else how
     )
     completed = _completed(replace(read, values=values), given, model, told)
-    return replace(completed, required=_of_unknown_recipe(given, recipe, translated))
+    return replace(completed, required=_of_unknown_recipe(given, recipe, translated, table))
 
 
-_OF_RECIPES = {
-    "tensor_parallel": "--tensor-model-parallel-size",
-    "pipeline_parallel": "--pipeline-model-parallel-size",
-    "micro_batch_size": "--micro-batch-size",
-    "global_batch_size": "--global-batch-size",
-}
+_RECIPE_OPTIONS = (
+    "--tensor-model-parallel-size",
+    "--pipeline-model-parallel-size",
+    "--micro-batch-size",
+    "--global-batch-size",
+)
 
 
 def _of_unknown_recipe(
-    given: Mapping[str, Given], recipe: Recipe | None, translated: Collection[str]
+    given: Mapping[str, Given],
+    recipe: Recipe | None,
+    translated: Collection[str],
+    table: OptionTable,
 ) -> dict[str, str]:
     """What a recipe decides that is not known, unless the file sets it, with the reason."""
     name = _text(given.get("--recipe"))
     if recipe is not None or name is None:
         return {}
     why = f"the recipe {name} is not known, and the file does not set what it decides"
-    return {term: why for term, option in _OF_RECIPES.items() if option not in translated}
+    missing = [option for option in _RECIPE_OPTIONS if option not in translated]
+    return {row.parameter: why for row in table.rows if row.option in missing}
 
 
 def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:

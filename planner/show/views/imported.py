@@ -23,7 +23,8 @@ from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
 from planner.launch.assumed import Question
-from planner.launch.imported import Imported, Line, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Line, Status
 from planner.launch.rewrite import Rewritten
 from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.imported import Status
 from planner.launch.launchers.recipes import entry_of
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _CONFIG = """\

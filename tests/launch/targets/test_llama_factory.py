@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError, SpecError
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
 from planner.launch.understood import Found

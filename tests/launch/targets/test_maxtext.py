@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.target import Job, Variable
 from planner.launch.targets import target_of

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.shape import model_named
 from planner.launch.target import Job, Variable

@@ -5,7 +5,8 @@ from pathlib import Path
 from rows import each
 
 from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _FILE = """

@@ -10,7 +10,8 @@ import planner
 from planner.decide.improve import allowed, best_changes
 from planner.errors import PlannerError
 from planner.launch.assumed import LaunchFile, full_row, judged
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.rewrite import can_say
 from planner.show.views.search import estimate_command

@@ -6,7 +6,8 @@ import pytest
 from rows import each
 
 from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _MAIN = "uv run --isolated --extra fsdp -m skyrl.train.entrypoints.main_base "

@@ -7,7 +7,8 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _ARGUMENTS = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.launch.imported import Status
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 MODEL = "--model Qwen/Qwen2.5-7B-Instruct --max_length 4096"

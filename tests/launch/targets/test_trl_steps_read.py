@@ -6,7 +6,8 @@ import pytest
 from rows import each
 
 from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported, Status
+from planner.launch.imported import Imported
+from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
 _MODEL = "--model_name_or_path Qwen/Qwen2.5-7B-Instruct "
