@@ -18,7 +18,6 @@ import numpy as np
 
 import planner
 from planner.base.units import GIB
-from planner.estimators.inference.burst import burst
 
 LENGTH = 350
 A800, RTX4090 = "a800-node", "rtx4090-pcie"
@@ -152,9 +151,12 @@ def served(engine: str, cluster: str, host_time: float = 0.0) -> float:
         engine=engine,
         input_tokens=512,
         output_tokens=512,
+        input_variation=0,
+        output_variation=0,
         settings={"tensor_parallel": 8, "concurrency": 1000},
+        burst=SEQUENCES,
     )
-    return ANSWERED / (burst(found.estimate, SEQUENCES).makespan + ANSWERED * host_time)
+    return ANSWERED / (found.detail.makespan + ANSWERED * host_time)
 
 
 def host_time_that_decides(cluster: str) -> float:
