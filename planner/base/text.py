@@ -137,8 +137,9 @@ NOUNS = (
 """What texts count, as alternatives of a pattern."""
 _ENDS = {"ies": "y", "sses": "ss", "tches": "tch"}
 _SINGULAR = {"are": "is", "have": "has", "were": "was", "do": "does"}
+_NO_ADJECTIVES = "of|to|or|and|x|in|at|the|thousand|million|billion|trillion"
 _ONE_OF_SEVERAL = re.compile(
-    rf"(?<![\w.,/])1 ((?!(?:of|to|or|and|x|in|at) )[a-z-]+ )?({NOUNS})(?![\w/-])"
+    rf"(?<![\w.,/])(?<![<>=] )1 ((?!(?:{_NO_ADJECTIVES}) )[a-z-]+ )?({NOUNS})(?![\w/-])"
     rf"(?: ({'|'.join(_SINGULAR)})(?!\w))?"
 )
 
@@ -157,6 +158,8 @@ def agreed(words: str) -> str:
 
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
+    >>> agreed("1 trillion tokens"), agreed("1 new tokens"), agreed("pipeline > 1 the layers")
+    ('1 trillion tokens', '1 new token', 'pipeline > 1 the layers')
     """
     return _ONE_OF_SEVERAL.sub(_singular, words)
 

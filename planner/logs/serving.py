@@ -137,18 +137,20 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
 def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
     """How lengths differ: of those of each request where a file has them, else of their sums.
 
-    Lengths that are drawn hardly ever add up to the same whole number for each request, prompts
-    and answers alike.
+    Lengths that are drawn hardly ever add up to the same whole number for each request.
     """
     each = {kind: _lengths(found.get(f"{kind}_lens")) for kind in ("input", "output")}
     if all(each.values()):
         varied = {f"{kind}_variation": pstdev(all_) / fmean(all_) for kind, all_ in each.items()}
         return {**varied, "equal_lengths": float(not any(varied.values()))}
-    totals = [numbers.get(f"total_{kind}_tokens", 0.0) for kind in each]
+    totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in each}
     number = numbers.get("completed", 0.0)
-    if number < _ENOUGH or not all(totals):
+    if number < _ENOUGH or not all(totals.values()):
         return {}
-    return {} if any(total % number for total in totals) else {"equal_lengths": 1.0}
+    equal = [kind for kind, total in totals.items() if not total % number]
+    if len(equal) == len(totals):
+        return {"equal_lengths": 1.0}
+    return {f"{kind}_variation": 0.0 for kind in equal}
 
 
 def _lengths(given: object) -> list[float]:

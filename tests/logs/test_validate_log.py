@@ -346,6 +346,9 @@ def test_requests_of_one_length_stay_together(validate: Validate, served: Path) 
     assert [found[name]["equal_lengths"] for name in lists] == ["1", "1", "", ""]
     assert found["drawn"]["input_variation"] == "0.5"
     assert found["each"]["input_variation"] == ""
+    # Answers add up to the same whole number for each request, prompts do not.
+    assert float(found["odd"]["input_variation"]) == 1
+    assert found["odd"]["output_variation"] == ""
 
 
 def first_token(out: str) -> tuple[float, float]:

@@ -589,13 +589,14 @@ def _at_load(reading: Reading, planned: Planned) -> Planned | None:
     load = facts.get("concurrency"), facts.get("request_rate")
     if not any(load):
         return planned
-    told: dict[str, Value] = {}
-    if "equal_lengths" in facts and planned.pinned.workload != STATIC:
-        told["equal_lengths"] = bool(facts["equal_lengths"])
-        told |= {name: facts[name] for name in _VARIATIONS if facts.get(name)}
+    answers: dict[str, Value] = {}
+    varied = {name: facts[name] for name in _VARIATIONS if name in facts}
+    if planned.pinned.workload != STATIC and (varied or "equal_lengths" in facts):
+        is_equal = bool(facts.get("equal_lengths"))
+        answers = {"equal_lengths": True} if is_equal else {**varied}
         if load[0] and "num_requests" in facts:
-            told["num_requests"] = round(facts["num_requests"])
-    return planned.at_load(*load, told) or planned.at_load(*load)
+            answers["num_requests"] = round(facts["num_requests"])
+    return planned.at_load(*load, answers) or planned.at_load(*load)
 
 
 _OF_PLANS = {
