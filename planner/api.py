@@ -296,7 +296,7 @@ def size_pools(
     ...                    request_rate=100, lengths="azure-code", engine="vllm",
     ...                    mode="aggregated")
     >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
-    (2, 2)
+    (2, 4)
     """
     day = None if load is None else read_load(Path(load))
     found = pools_by_length(

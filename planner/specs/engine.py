@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-
-from planner.base.arrays import FloatArray
 from planner.base.enums import AttentionKernels, CacheType, Quantization
 from planner.specs.checked import Interval, Strict, checked
 from planner.specs.load import (
@@ -21,6 +18,9 @@ from planner.specs.load import (
     Seconds,
     Share,
 )
+
+if TYPE_CHECKING:
+    from planner.base.arrays import FloatArray
 
 Count = Annotated[int, Strict(), Interval(ge=1, le=10**7)]
 _ALL = tuple(Quantization.usual())
@@ -231,6 +231,8 @@ class Scheduler:
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
         """New tokens of a step of each of so many ranks of attention, where no option sets them."""
+        import numpy as np  # commands that only list engines do without it
+
         if not self.divides_step_tokens:
             return np.full(np.shape(ranks), float(self.max_num_batched_tokens))
         return np.maximum(self.max_num_batched_tokens // np.asarray(ranks), 1.0)
