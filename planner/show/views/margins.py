@@ -40,20 +40,21 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
     """Which assumed limits are wider for a GPU, and how many GPUs they take as they were."""
     for size in sizes.found:
         margins = () if size.fewest is None else size.fewest.margins
-        words = [
-            f"{limit_words(m.name, m.sign, m.bound, m.unit)} in place of "
-            f"{text.limit(size.assumed[m.name], m.unit)}"
-            for m in margins
-            if m.bound != size.assumed.get(m.name, m.bound)
-        ]
-        if not words:
+        relaxed = [m for m in margins if m.bound != size.assumed.get(m.name, m.bound)]
+        if not relaxed:
             continue
-        kept = "which no plan keeps"
-        if (before := size.fewest_at_assumed) is not None:
-            cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
-            kept = f"which takes {text.gpus(before.num_gpus)}{cost}"
+        before = size.fewest_at_assumed
+        bounds = {} if before is None else {m.name: m.bound for m in before.margins}
+        effects: dict[str, list[str]] = {}
+        for margin in relaxed:
+            assumed = size.assumed[margin.name]
+            effect = "which no plan keeps"
+            if before is not None and bounds.get(margin.name) == assumed:
+                cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
+                effect = f"which takes {text.gpus(before.num_gpus)}{cost}"
+            words = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+            words += f" in place of {text.limit(assumed, margin.unit)}"
+            effects.setdefault(effect, []).append(words)
         place = f"{size.gpu} {size.contract}".strip()
-        yield (
-            f"Assumed limits relaxed for {place}: {'; '.join(words)}, {kept}. Give the limits that "
-            "you need"
-        )
+        changes = "; ".join(f"{', '.join(words)}, {effect}" for effect, words in effects.items())
+        yield f"Assumed limits relaxed for {place}: {changes}. Give the limits that you need"
