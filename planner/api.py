@@ -101,8 +101,8 @@ def search(
             raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
     if how.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
-        found = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return Answer.showing(found, asked=plan)
+        result = exhaustive_search(plan.problem, progress=progress, sink=sink)
+        return Answer.showing(result, asked=plan)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     plan = make_plan(make_request(request, base=question))
@@ -200,7 +200,7 @@ def size(
     contracts = contracts_given(contract)
     read = without_contract(make_request({**request, "contract": contract}))
     asked, day = load_of(read, load, startup_time)
-    found = size_all(
+    sizes = size_all(
         asked,
         contracts,
         load=day,
@@ -209,7 +209,7 @@ def size(
         progress=progress,
         workers=workers,
     )
-    return Sized.showing(found)
+    return Sized.showing(sizes)
 
 
 def size_services(

@@ -49,22 +49,26 @@ def estimate(given: options.Given) -> None:
     check_outputs(None, json, given["mocker_profile"])
     picture = picture_of("estimate", given)
     plan = one_configuration(request, given["burst"])
-    found = evaluated(plan, given["burst"])
+    evaluation = evaluated(plan, given["burst"])
     console = make_console(stderr=json == Path("-"))
-    if found.rejected_by:
-        if found.rejected_by in MEMORIES:
-            write_estimate(json, plan, found, given["context"].obj)
-        result = result_of(plan, found)
-        if found.rejected_by in found.source.rejections and result.nearest_misses and not quiet:
-            write(console, misfit_blocks(plan, found))
-        raise InfeasibleError(infeasible_message(plan, result, found))
-    compared = compared_with_apis(plan, found.candidates) if given["compare_api"] else None
+    if evaluation.rejected_by:
+        if evaluation.rejected_by in MEMORIES:
+            write_estimate(json, plan, evaluation, given["context"].obj)
+        result = result_of(plan, evaluation)
+        if (
+            evaluation.rejected_by in evaluation.source.rejections
+            and result.nearest_misses
+            and not quiet
+        ):
+            write(console, misfit_blocks(plan, evaluation))
+        raise InfeasibleError(infeasible_message(plan, result, evaluation))
+    compared = compared_with_apis(plan, evaluation.candidates) if given["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
-    draw_plan(given, picture, plan, found.candidates)
-    write_estimate(json, plan, found, given["context"].obj, **apis)
+    draw_plan(given, picture, plan, evaluation.candidates)
+    write_estimate(json, plan, evaluation, given["context"].obj, **apis)
     if not quiet:
-        write(console, estimate_blocks(plan, found))
+        write(console, estimate_blocks(plan, evaluation))
         if compared is not None:
             write(console, api_comparison_blocks(compared, is_full=True))
-    refuse_overload(plan, found.candidates)
+    refuse_overload(plan, evaluation.candidates)
     return None

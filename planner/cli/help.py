@@ -217,17 +217,17 @@ def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str
         for name, term in glossary().items()
         if {"parameter", "pool"} & {*term.kind} and not term.option
     }
-    found: list[str] = []
+    settings: list[str] = []
     words = iter(args)
     for word in words:
         option, equals, value = word.partition("=")
         name = names.get(option.replace("_", "-"))
         if name is None or option in known:
-            found.append(word)
+            settings.append(word)
             continue
         given = value if equals else next(words, None)
-        found += [word] if given is None else ["--set", f"{name}={given}"]
-    return found
+        settings += [word] if given is None else ["--set", f"{name}={given}"]
+    return settings
 
 
 def examples(name: str, workload: str | None = None) -> list[str]:

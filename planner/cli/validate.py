@@ -57,7 +57,7 @@ def validate_log(given: Given) -> None:
     found = compare(read_log(log, given["log_format"]), planned, log.name)
     if not given["quiet"]:
         write(make_console(), comparison_blocks(found, planned, log))
-    if all(one.predicted is None for one in found.quantities):
+    if all(quantity.predicted is None for quantity in found.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:
         return

@@ -205,7 +205,7 @@ def _releases() -> Mapping[str, tuple[tuple[int, ...], ...]]:
 @cache
 def _architectures() -> Mapping[str, tuple[frozenset[str], ...]]:
     """The architectures of the models that published runs of each engine served."""
-    found: dict[str, list[frozenset[str]]] = {}
+    architectures: dict[str, list[frozenset[str]]] = {}
     for row in read_table("measured_architectures.csv"):
-        found.setdefault(row["tool"], []).append(frozenset(row["architecture"].split("+")))
-    return {tool: tuple(known) for tool, known in found.items()}
+        architectures.setdefault(row["tool"], []).append(frozenset(row["architecture"].split("+")))
+    return {tool: tuple(known) for tool, known in architectures.items()}

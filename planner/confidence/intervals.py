@@ -194,9 +194,9 @@ def interval_of(
     near = farther(basis, TRANSFERRED) if lacks else basis
     classes = {keys[place], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
     best = [
-        found
+        interval
         for silicon in classes
-        if (found := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
+        if (interval := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
     if basis == BASES[-1]:
         # Those of the same task or mode, whatever the software, the GPU and the scale.

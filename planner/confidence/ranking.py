@@ -114,7 +114,7 @@ def regrets(standings: Sequence[Standing], sign: int = 1) -> FloatArray:
     [0.077, 0.077]
     """
     values, lows, highs = (
-        np.array([getattr(one, name) for one in standings], dtype=np.float64)
+        np.array([getattr(standing, name) for standing in standings], dtype=np.float64)
         for name in ("value", "low", "high")
     )
     if sign < 0:

@@ -347,5 +347,5 @@ def _product(
 
 def _text(numbers: Iterable[float]) -> str:
     """Few numbers as they are, of many the ends."""
-    texts = [f"{float(one):,.6g}" for one in numbers]
+    texts = [f"{float(number):,.6g}" for number in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

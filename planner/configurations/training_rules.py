@@ -194,7 +194,9 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     # However they are spread: a token goes to so many different experts.
-    most = max((one.num_experts / one.num_experts_per_tok for one in blocks if one), default=1.0)
+    most = max(
+        (block.num_experts / block.num_experts_per_tok for block in blocks if block), default=1.0
+    )
     return np.asarray((named & (not blocks)) | (c.expert_imbalance > most))
 
 
@@ -231,28 +233,28 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """The same of optimizers and of formats of what they keep."""
-    found = {}
+    states = {}
     if c.optimizer.any():
-        found["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
+        states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
     if np.any(told := c.optimizer_state_precision):
-        found["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
+        states["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
     if np.any(told := c.main_params_precision):
-        found["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+        states["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
     if np.any(told := c.main_grads_precision):
-        found["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+        states["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
     if not f.optimizer_in_backward:
-        found["optimizer_in_backward"] = c.optimizer_in_backward
+        states["optimizer_in_backward"] = c.optimizer_in_backward
     if not f.paged_optimizer:
-        found["paged_optimizer"] = c.paged_optimizer
+        states["paged_optimizer"] = c.paged_optimizer
     if not f.memory.reduce_bucket_size:
-        found["reduce_bucket_size"] = c.reduce_bucket_size > 0
+        states["reduce_bucket_size"] = c.reduce_bucket_size > 0
     if not f.memory.sub_group_size:
-        found["sub_group_size"] = c.sub_group_size > 0
+        states["sub_group_size"] = c.sub_group_size > 0
     if not f.memory.max_live_parameters:
-        found["stage3_max_live_parameters"] = c.stage3_max_live_parameters > 0
+        states["stage3_max_live_parameters"] = c.stage3_max_live_parameters > 0
     if not f.offloading.loaded_per_process:
-        found["zero3_init"] = ~c.zero3_init
-    return found
+        states["zero3_init"] = ~c.zero3_init
+    return states
 
 
 def _not_among(

@@ -145,14 +145,14 @@ class ApiComparison:
 
     def _costs(self) -> dict[str, float]:
         """What a thousand requests, and a million tokens of the mix, cost at full load."""
-        found: dict[str, float] = {}
+        costs: dict[str, float] = {}
         for word, scale in (
             ("thousand_requests", _THOUSAND),
             ("million_tokens", _MILLION / self.tokens),
         ):
             for end, cost in zip(("", "_low", "_high"), (self.cost, *self.cost_ends), strict=True):
-                found[f"self_host_per_{word}{end}_usd"] = cost * scale
-        return found
+                costs[f"self_host_per_{word}{end}_usd"] = cost * scale
+        return costs
 
     def _row(self, offer: Offer) -> dict[str, Value]:
         price, (low, high) = offer.price, offer.utilization_ends

@@ -181,10 +181,10 @@ def _all(parts: Sequence[_Part]) -> Iterator[_Part]:
 
 def _string(code: str) -> tuple[str, str]:
     """The text at the beginning of some code, and what follows it."""
-    found = _TOKEN.match(code.strip())
-    if found is None or found["text"] is None:
+    match = _TOKEN.match(code.strip())
+    if match is None or match["text"] is None:
         return "", code
-    return _unquoted(found["text"]), code.strip()[found.end() :]
+    return _unquoted(match["text"]), code.strip()[match.end() :]
 
 
 def _unquoted(text: str) -> str:
@@ -327,11 +327,11 @@ class _Run:
     def _operands(
         self, tokens: Sequence[_Token], at: int, scope: _Scope
     ) -> tuple[list[Value], int]:
-        found: list[Value] = []
+        operands: list[Value] = []
         while at < len(tokens) and tokens[at].text not in ("|", ")"):
             one, at = self._operand(tokens, at, scope)
-            found.append(one)
-        return found, at
+            operands.append(one)
+        return operands, at
 
     def _operand(self, tokens: Sequence[_Token], at: int, scope: _Scope) -> tuple[Value, int]:
         if at >= len(tokens):
@@ -391,16 +391,16 @@ class _Token:
 
 
 def _tokens(code: str) -> list[_Token]:
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     at, blank = 0, True
     while at < len(code):
-        one = _TOKEN.match(code, at)
-        if one is None or one.lastgroup is None:
+        match = _TOKEN.match(code, at)
+        if match is None or match.lastgroup is None:
             raise _NotUnderstood(f"{code[at : at + 20]!r} is not understood")
-        if one.lastgroup != "blank":
-            found.append(_Token(one.lastgroup, one[0], not blank))
-        blank, at = one.lastgroup == "blank", one.end()
-    return found
+        if match.lastgroup != "blank":
+            tokens.append(_Token(match.lastgroup, match[0], not blank))
+        blank, at = match.lastgroup == "blank", match.end()
+    return tokens
 
 
 def _constant(token: _Token) -> tuple[Value] | None:
@@ -414,13 +414,13 @@ _RANGED = re.compile(r"\s*(\$\w+)\s*(?:,\s*(\$\w+)\s*)?:=\s*(.*)", re.DOTALL)
 
 def _assigned(code: str) -> tuple[str, bool, str]:
     """The variable that is set, empty where none is, whether it is a new one, and to what."""
-    found = _ASSIGNED.fullmatch(code)
-    return ("", False, code) if found is None else (found[1], bool(found[2]), found[3])
+    match = _ASSIGNED.fullmatch(code)
+    return ("", False, code) if match is None else (match[1], bool(match[2]), match[3])
 
 
 def _ranged(code: str) -> tuple[tuple[str, ...], str]:
     """The variables of each key and value, or of each value, and of what."""
-    found = _RANGED.fullmatch(code)
-    if found is None:
+    match = _RANGED.fullmatch(code)
+    if match is None:
         return (), code
-    return tuple(filter(None, (found[1], found[2]))), found[3]
+    return tuple(filter(None, (match[1], match[2]))), match[3]

@@ -70,14 +70,14 @@ class Call:
         >>> Call(name="Whole", line=1, given={"part": inner}).parts
         {'part': 'Part', 'part.size': 2}
         """
-        found: dict[str, Value] = {}
+        parts: dict[str, Value] = {}
         for key, value in self.given.items():
             if isinstance(value, Call):
-                found[key] = value.name.rpartition(".")[2]
-                found |= {f"{key}.{name}": one for name, one in value.parts.items()}
+                parts[key] = value.name.rpartition(".")[2]
+                parts |= {f"{key}.{name}": part for name, part in value.parts.items()}
             elif not isinstance(value, dict | list):
-                found[key] = value
-        return found
+                parts[key] = value
+        return parts
 
 
 @record(kw_only=True)
@@ -229,12 +229,12 @@ def _gather(
         program.step()
         inner = scope
         if isinstance(node, ast.Import):
-            for one in node.names:
-                whole = one.name if one.asname else one.name.partition(".")[0]
-                program.imports[one.asname or whole] = whole
+            for name in node.names:
+                whole = name.name if name.asname else name.name.partition(".")[0]
+                program.imports[name.asname or whole] = whole
         elif isinstance(node, ast.ImportFrom):
-            for one in node.names:
-                program.imports[one.asname or one.name] = f"{node.module or ''}.{one.name}"
+            for name in node.names:
+                program.imports[name.asname or name.name] = f"{node.module or ''}.{name.name}"
         elif isinstance(node, _FUNCTIONS):
             inner = _Scope(above=scope)
             named = _parameters(node.args, inner)
@@ -289,7 +289,7 @@ def _pass_on(program: _Program) -> None:
             continue
         names, own = program.functions[name]
         pairs = [*zip(names, node.args, strict=False)]
-        pairs += [(one.arg, one.value) for one in node.keywords if one.arg]
+        pairs += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for parameter, value in pairs:
             given = own.names.get(parameter, [])
             if (name, parameter) not in told and len(given) == 1:
@@ -364,7 +364,7 @@ def _field(value: ast.expr | None) -> ast.expr | None:
     """The default of a field of a class: ``field(default=...)``, or what is assigned."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return value
-    return next((one.value for one in value.keywords if one.arg == "default"), None)
+    return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
 
 
 def _constant(text: str) -> ast.Constant:
@@ -470,9 +470,9 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 def _listed(nodes: Sequence[ast.expr], told: Callable[[ast.AST], Value]) -> list[Value]:
     """The values of a list, those of a starred list in it among them."""
     found: list[Value] = []
-    for one in nodes:
-        value = told(one)
-        if isinstance(one, ast.Starred) and isinstance(value, list):
+    for node in nodes:
+        value = told(node)
+        if isinstance(node, ast.Starred) and isinstance(value, list):
             found.extend(value)
         else:
             found.append(value)

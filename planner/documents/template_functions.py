@@ -173,15 +173,15 @@ def _compared(test: Callable[[Any, Any], bool]) -> Callable[[Value, Value], bool
 
 
 def _same(a: Value, *others: Value) -> bool:
-    return any(a == one and isinstance(a, bool) == isinstance(one, bool) for one in others)
+    return any(a == other and isinstance(a, bool) == isinstance(other, bool) for other in others)
 
 
 def _first_of(values: Sequence[Value]) -> Value:
-    return next((one for one in values if is_true(one)), values[-1] if values else None)
+    return next((value for value in values if is_true(value)), values[-1] if values else None)
 
 
 def _all_of(values: Sequence[Value]) -> Value:
-    return next((one for one in values if not is_true(one)), values[-1] if values else None)
+    return next((value for value in values if not is_true(value)), values[-1] if values else None)
 
 
 def _listed(value: Value) -> list[Value]:

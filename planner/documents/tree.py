@@ -122,8 +122,8 @@ class _Reader:
         return LaunchError(f"{self.name}:{line}: this is not JSON: {what}.")
 
     def _blanks(self) -> None:
-        found = _BLANKS.match(self.text, self.position)
-        self.position = found.end() if found else self.position
+        match = _BLANKS.match(self.text, self.position)
+        self.position = match.end() if match else self.position
 
     def _takes(self, char: str) -> bool:
         if self.text.startswith(char, self.position):
@@ -193,15 +193,15 @@ class _Reader:
 
     def _scalar(self, start: int, line: int) -> Node:
         if self.text.startswith('"', start):
-            found = _STRING.match(self.text, start)
-            if found is None:
+            match = _STRING.match(self.text, start)
+            if match is None:
                 raise self._fault("a text in double quotes never ends on its line")
-            self.position = found.end()
+            self.position = match.end()
             try:
-                text = json.loads(found[0])
+                text = json.loads(match[0])
             except ValueError as error:
                 raise self._fault(str(error).partition(":")[0].lower(), start) from None
-            return Node("scalar", start, found.end(), line, text, text, '"')
+            return Node("scalar", start, match.end(), line, text, text, '"')
         word = _WORD.match(self.text, start)
         if word is None:
             raise self._fault(self._instead("a value"))
@@ -563,12 +563,12 @@ class _Leaves:
             line, whole = _where(used, place)
             self.leaves[path] = Leaf(
                 path=path,
-                texts=tuple(None if one.unknown else one.text for one in scalars),
-                value=[one.value for one in scalars],
+                texts=tuple(None if scalar.unknown else scalar.text for scalar in scalars),
+                value=[scalar.value for scalar in scalars],
                 spans=tuple(Span(item.start, item.end) for item in entries),
                 line=line,
                 whole=whole,
-                unknown="; ".join(one.unknown for one in scalars if one.unknown)[:400],
+                unknown="; ".join(scalar.unknown for scalar in scalars if scalar.unknown)[:400],
             )
         for index, item in enumerate(entries):
             inner = _joined(path, str(index))

@@ -38,10 +38,10 @@ class Place:
 
     def items(self) -> list[tuple[str, Place]]:
         """Keys and values of a mapping; none of anything else."""
-        found: dict[str, Place] = {}
+        items: dict[str, Place] = {}
         for name, below in self._pairs():
-            found.setdefault(name, below)
-        return [*found.items()]
+            items.setdefault(name, below)
+        return [*items.items()]
 
     def _pairs(self) -> Iterator[tuple[str, Place]]:
         """Keys and values; those that ``<<`` merges in come last, and may be there before."""

@@ -221,14 +221,14 @@ def of_here_document(path: Path, script: Script, document: HereDocument, name: s
     options = {} if not trees else _leaves(trees[0])
     moved = {
         key: Given(
-            option=given.option,
-            texts=given.texts,
-            line=given.line + document.line - 1,
-            spans=tuple(None if one is None else document.place(one) for one in given.spans),
-            whole=None if given.whole is None else document.place(given.whole),
-            unknown=given.unknown,
+            option=option.option,
+            texts=option.texts,
+            line=option.line + document.line - 1,
+            spans=tuple(None if span is None else document.place(span) for span in option.spans),
+            whole=None if option.whole is None else document.place(option.whole),
+            unknown=option.unknown,
         )
-        for key, given in options.items()
+        for key, option in options.items()
     }
     return Found(
         target=_target_of(trees[0]) if trees else "",

@@ -65,12 +65,12 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
         seqs = request.max_num_seqs or max(int(_first(cap)) // ranks, 1)
         request, cap = replace(request, settings=others, max_num_seqs=seqs), None
     plan = one_configuration(request, burst)
-    found = evaluated(plan, burst)
-    if cap is None or not _lacks_room(found):
-        return plan, found, ()
-    room = _most_that_fit(request, int(_first(cap)), full_row(found).get("most_sequences"))
+    evaluation = evaluated(plan, burst)
+    if cap is None or not _lacks_room(evaluation):
+        return plan, evaluation, ()
+    room = _most_that_fit(request, int(_first(cap)), full_row(evaluation).get("most_sequences"))
     if room is None:
-        return plan, found, ()
+        return plan, evaluation, ()
     plan = one_configuration(_with_cap(request, room), burst)
     note = f"Its cache holds {room:,} requests at once, not for {int(_first(cap)):,}."
     return plan, evaluated(plan, burst), (note,)
@@ -85,8 +85,8 @@ def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:
     tried = [*range(int(near), int(near) + 2)] if isinstance(near, int | float) else []
     while high - low > 1:
         middle = next((one for one in tried if low < one < high), (low + high) // 2)
-        found = evaluated(one_configuration(_with_cap(request, middle)))
-        fits = not (found.rejected_by or _lacks_room(found))
+        evaluation = evaluated(one_configuration(_with_cap(request, middle)))
+        fits = not (evaluation.rejected_by or _lacks_room(evaluation))
         low, high = (middle, high) if fits else (low, middle)
     return low or None
 
@@ -358,11 +358,11 @@ class LaunchFile:
         likely = {one.gpu: f"{one.word} stands in its text or its path" for one in named}
         usual = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
         before: list[str] = []
-        told: dict[str, str] = {}
+        gpus: dict[str, str] = {}
         for gpu, why in (likely or usual).items():
-            told[gpu] = f"{why}, and it does not run on {', '.join(before)}" if before else why
+            gpus[gpu] = f"{why}, and it does not run on {', '.join(before)}" if before else why
             before.append(gpu)
-        return told
+        return gpus
 
     def _on(self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]) -> OnGpus:
         """The file on so many GPUs, with the best of what else it leaves open."""

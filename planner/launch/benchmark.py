@@ -414,9 +414,9 @@ def requests_of(name: str, found: Found) -> Found:
 def said_alone(sent: Found) -> str:
     """What is said of a program that sends requests to a server that its file does not start."""
     words = [
-        f"--{name.replace('_', '-')} {given.single}"
-        for name, given in sent.options.items()
-        if given.single and name not in _AT_ONCE
+        f"--{name.replace('_', '-')} {option.single}"
+        for name, option in sent.options.items()
+        if option.single and name not in _AT_ONCE
     ]
     return (
         f"{sent.name}: line {sent.line}: sends requests to a server that it does not start: give "

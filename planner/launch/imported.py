@@ -86,7 +86,9 @@ class Imported:
         return replace(
             self,
             values={**self.values, **values},
-            defaults={name: told for name, told in self.defaults.items() if name not in values},
+            defaults={
+                name: default for name, default in self.defaults.items() if name not in values
+            },
             assumed={**self.assumed, **why},
             answers=replace(self.answers, asked=()),
         )
@@ -150,10 +152,10 @@ class Imported:
         beside = {name: asked[name] for name in (*_NEEDED, *lengths) if name in asked}
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
-            found = make_request({**table, **questions, **beside}, said=said)
+            request = make_request({**table, **questions, **beside}, said=said)
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
-        return PlanRequest(**vars(found))
+        return PlanRequest(**vars(request))
 
     def lacking(self, asked: Mapping[str, object]) -> tuple[str, ...]:
         """What is neither in the file nor among these answers, by term."""

@@ -356,10 +356,10 @@ def keys_of(tool: str) -> Mapping[str, str]:
 
 @cache
 def _keys() -> Mapping[str, Mapping[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    keys: dict[str, dict[str, str]] = {}
     for row in shipped_rows("launchers/keys.csv"):
-        found.setdefault(row["of"], {})[row["key"]] = row["option"]
-    return found
+        keys.setdefault(row["of"], {})[row["key"]] = row["option"]
+    return keys
 
 
 def tool_named(name: str) -> Mapping[str, str]:
@@ -418,9 +418,9 @@ class Accepted:
             found = _load(stem)
             # A section of a file is no option of a command: one of its name is meant there.
             first = {
-                name: one
-                for name, one in options.items()
-                if one.type != _SECTION or name not in found.options
+                name: option
+                for name, option in options.items()
+                if option.type != _SECTION or name not in found.options
             }
             options, aliases = {**found.options, **first}, {**found.aliases, **aliases}
         for row in table.rows:
@@ -482,8 +482,8 @@ def _rename(
     if first in taken:
         return
     options[name] = replace(options.pop(first), name=name)
-    for spelt, meant in aliases.items():
-        if meant == first:
+    for spelt, aliase in aliases.items():
+        if aliase == first:
             aliases[spelt] = name
     del aliases[name]
     aliases[first] = name

@@ -314,7 +314,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
     deployed = _mapping(given.get("deployment_config"))
     least = _mapping(deployed.get("autoscaling_config")).get("min_replicas")
     copies = [deployed.get("num_replicas"), least, given.get("concurrency")]
-    number = next((one for one in copies if isinstance(one, int) and one > 0), 1)
+    number = next((copy for copy in copies if isinstance(copy, int) and copy > 0), 1)
     if isinstance(most := deployed.get("max_ongoing_requests"), int):
         options.known[ONGOING] = _given(ONGOING, most, config.lines.get("deployment_config", line))
     gpu = given.get("accelerator_type")
@@ -379,8 +379,8 @@ def _methods(method: str) -> tuple[str, ...]:
 
 def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
     """One process with kernels of its own; adapters unless all is trained."""
-    loaded = next(one for one in calls if one.ends(*_methods("from_pretrained")))
-    peft = next((one for one in calls if one.ends(*_methods("get_peft_model"))), None)
+    loaded = next(call for call in calls if call.ends(*_methods("from_pretrained")))
+    peft = next((call for call in calls if call.ends(*_methods("get_peft_model"))), None)
     given = loaded.given
     line = loaded.lines.get("model_name", loaded.line)
     options.put("model_name_or_path", given.get("model_name", _first(loaded)), line)
@@ -475,18 +475,18 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
     LaunchError
         They are others than low-rank ones.
     """
-    for one in calls:
-        last = one.name.rpartition(".")[2]
+    for call in calls:
+        last = call.name.rpartition(".")[2]
         if (
-            one.module == "peft"
+            call.module == "peft"
             and last.endswith("Config")
             and last not in ("LoraConfig", "PeftConfig")
         ):
             raise LaunchError(
-                f"{name}: line {one.line}: {last} of PEFT is not supported in a program: "
+                f"{name}: line {call.line}: {last} of PEFT is not supported in a program: "
                 "LoraConfig is."
             )
-    lora = next((one for one in calls if one.ends("LoraConfig")), None)
+    lora = next((call for call in calls if call.ends("LoraConfig")), None)
     if lora is None:
         return
     options.put("use_peft" if is_trl else "use_lora", True, lora.line)
@@ -579,16 +579,16 @@ def world_of_program(calls: Sequence[Call]) -> World:
 
 def nothing_called(place: object, calls: Sequence[Call]) -> str:
     """What a program without a call that is known does, as far as that helps."""
-    if any(one.ends("HfArgumentParser", "TrlParser") for one in calls):
+    if any(call.ends("HfArgumentParser", "TrlParser") for call in calls):
         return (
             f"{place}: takes its options from the command line: give the command that starts it, "
             "in a file such as run.sh."
         )
     trained = (*_ARGUMENTS, *keys_of("trl"))
-    for one in calls:
-        if one.rest and (_engine(one, calls) or one.ends(*trained)):
+    for call in calls:
+        if call.rest and (_engine(call, calls) or call.ends(*trained)):
             return (
-                f"{place}: line {one.line}: {one.name}: {one.rest}: give the command that starts "
-                "the program, or a program with these values in its text."
+                f"{place}: line {call.line}: {call.name}: {call.rest}: give the command that "
+                "starts the program, or a program with these values in its text."
             )
     return f"{place}: calls nothing that planner knows with its values in the text: {KNOWN}."

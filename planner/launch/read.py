@@ -118,10 +118,10 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
     if path.suffix.lower() in _YAML:
         yield from _of_containers(path, text)
     if is_document(path):
-        alone = _no_script(path, text)
+        script = _no_script(path, text)
         for found in documents_in(path, text):
             if found.target:
-                yield replace(found, files=_files(path, alone, found.options.values()))
+                yield replace(found, files=_files(path, script, found.options.values()))
         return
     if path.suffix.lower() in PROSE:
         yield from _of_prose(path, text)
@@ -329,8 +329,8 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
 def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
     """Options that stand nowhere in their file as they are."""
     return {
-        name: replace(given, spans=(None,) * len(given.texts), whole=None)
-        for name, given in options.items()
+        name: replace(option, spans=(None,) * len(option.texts), whole=None)
+        for name, option in options.items()
     }
 
 
@@ -390,8 +390,10 @@ def of_command(path: Path, script: Script, inner: Inner, target: Target) -> Foun
     is_module = bool(inner.words) and inner.words[0].text == "-m"
     arguments = read_arguments(inner.words[is_module:], target.options)
     measures = bool(client_of([told_in(word) for word in inner.words]))
-    unknown = [one for one in arguments.unknown if not (measures and is_of_clients(one.option))]
-    short = [one for one in unknown if one.option in ("-c", "--config")]
+    unknown = [
+        option for option in arguments.unknown if not (measures and is_of_clients(option.option))
+    ]
+    short = [option for option in unknown if option.option in ("-c", "--config")]
     return Found(
         target=target.name,
         name=path.name,
@@ -416,9 +418,9 @@ def _files(
     Documents name further ones, from where they stand themselves; ``above`` are those that these
     are named by.
     """
-    found: dict[str, Found] = {}
-    for given in options:
-        for text in given.texts:
+    files: dict[str, Found] = {}
+    for option in options:
+        for text in option.texts:
             if text is None or not (
                 text.lower().endswith((*_DOCUMENTS, _JSON_TOO)) or "modelfile" in text.lower()
             ):
@@ -428,8 +430,8 @@ def _files(
                 continue
             own, place = document.options.values(), document.path or path
             inside = _files(place, script, own, (*above, document.path or text))
-            found |= {**inside, text: replace(document, files=inside)}
-    return found
+            files |= {**inside, text: replace(document, files=inside)}
+    return files
 
 
 def _document(path: Path, script: Script, name: str) -> Found | None:
@@ -519,7 +521,9 @@ def nothing_found(path: Path, text: str) -> str:
             return f"{path}: {own}"
         return f"{path}: is not a file of a supported tool. Supported: {known}."
     commands = inner_commands(read_script(text, {}, path.name))
-    for place, code in filter(None, (_beside(path, one.words, (_PROGRAM,)) for one in commands)):
+    for place, code in filter(
+        None, (_beside(path, command.words, (_PROGRAM,)) for command in commands)
+    ):
         calls = calls_of(code, place.name)
         if not [*found_in(calls, code, place.name)]:  # what it cannot be read for is told
             return nothing_called(place, calls)
@@ -592,7 +596,7 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
     text = text or text_of(path)
     chart = chart_around(path) if path.suffix.lower() in _YAML else None
     try:
-        found = [(one.path or path, one) for one in launches(path, text)]
+        found = [(launch.path or path, launch) for launch in launches(path, text)]
     except LaunchError:
         if chart is None:
             raise

@@ -47,7 +47,7 @@ class Rewritten:
     def diff(self) -> str:
         """A unified diff of all files, empty where nothing is changed."""
         own = diff(self.before, self.after, self.name)
-        return "".join((own, *(one.diff for one in self.others)))
+        return "".join((own, *(other.diff for other in self.others)))
 
 
 def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[str]) -> Rewritten:
@@ -243,7 +243,11 @@ def _same(imported: Imported) -> Callable[[str], Found | None]:
     """What a changed text starts in the same place among all of the same program."""
 
     def started(text: str) -> list[Found]:
-        return [one for one in launches(imported.path, text) if one.target == imported.target.name]
+        return [
+            launch
+            for launch in launches(imported.path, text)
+            if launch.target == imported.target.name
+        ]
 
     lines = [one.line for one in started(imported.found.text)]
     number = lines.index(imported.found.line) if imported.found.line in lines else 0

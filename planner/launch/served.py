@@ -137,10 +137,10 @@ def whole(text: str | None) -> int | None:
     >>> whole("8192"), whole("8K"), whole("1.5k"), whole("auto")
     (8192, 8192, 1500, None)
     """
-    found = re.fullmatch(r"([0-9_]{1,18}(?:\.[0-9]{1,9})?)([kKmMgG]?)", (text or "").strip())
-    if found is None:
+    match = re.fullmatch(r"([0-9_]{1,18}(?:\.[0-9]{1,9})?)([kKmMgG]?)", (text or "").strip())
+    if match is None:
         return None
-    value = float(found[1].replace("_", "")) * _FACTORS.get(found[2], 1)
+    value = float(match[1].replace("_", "")) * _FACTORS.get(match[2], 1)
     return int(value) if value.is_integer() else None
 
 
@@ -168,7 +168,7 @@ def with_config(reading: Reading, engine: Engine) -> Reading:
     found, table = reading.found, engine.table
     beside = found.files.get(reading.text("--config") or "")
     options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
-    texts = {name: given.texts[0] if given.texts else None for name, given in options.items()}
+    texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
     return Reading(found=replace(found, options=options), meanings=table.read(texts))
 
 
@@ -318,7 +318,9 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
     word = checkpoint_of(name).quantization if name else None
     if word is not None:
         why = f"the checkpoint is called {name}"
-        known = model is not None and word in {one.quantization for one in model.checkpoints}
+        known = model is not None and word in {
+            checkpoint.quantization for checkpoint in model.checkpoints
+        }
         dense, experts = stored_types(in_format(model, word)) if model and known else (word, word)
         told.assume("quantization", dense, why)
         told.assume("expert_quantization", experts, why)
@@ -466,8 +468,8 @@ class Engine:
             return None
         words = (
             text
-            for given in reading.found.positional
-            for text in given.texts
+            for word_option in reading.found.positional
+            for text in word_option.texts
             if text and text.rsplit("/", 1)[-1] not in self.programs
         )
         return next((word for word in words if "=" not in word), None)

@@ -385,9 +385,10 @@ def _published(worker: Worker) -> str:
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
     found = (
-        one.repository
-        for one in model.checkpoints
-        if one.repository and types == stored_types(in_format(model, one.quantization))
+        checkpoint.repository
+        for checkpoint in model.checkpoints
+        if checkpoint.repository
+        and types == stored_types(in_format(model, checkpoint.quantization))
     )
     return next(found, "")
 

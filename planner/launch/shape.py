@@ -505,9 +505,9 @@ def _spelled(text: str) -> Iterator[str]:
     plain = _MILLIONS.sub(r"0.\1b", plain)
     yield plain
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
-    found = _NUMBERED.match(plain)
-    if found is not None:
-        rest = plain[found.end() :]
-        number = found[2] + (f".{found[3]}" if found[3] else "")
-        yield f"{found[1]}-{number}{rest}"
-        yield f"{found[1]}{number}{rest}"
+    match = _NUMBERED.match(plain)
+    if match is not None:
+        rest = plain[match.end() :]
+        number = match[2] + (f".{match[3]}" if match[3] else "")
+        yield f"{match[1]}-{number}{rest}"
+        yield f"{match[1]}{number}{rest}"

@@ -79,13 +79,13 @@ class Job:
         breaks a rule or does not fit: no file would start it.
         """
         plan = one_configuration(request)
-        found = evaluated(plan)
-        if found.rejected_by:
+        evaluation = evaluated(plan)
+        if evaluation.rejected_by:
             raise InfeasibleError(
-                f"The plan cannot run ({found.rejected_by}): no launch file was written. "
+                f"The plan cannot run ({evaluation.rejected_by}): no launch file was written. "
                 "`planner estimate` says why."
             )
-        return cls.of_plan(plan, found)
+        return cls.of_plan(plan, evaluation)
 
     @classmethod
     def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
@@ -578,10 +578,10 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
                 kept = template[at + 1 : other] if value else template[other + 1 : end]
                 yield from _lines(kept, values)
             at = end
-        elif (alone := _ALONE.fullmatch(line)) and not isinstance(values[alone[2]], str):
-            value = values[alone[2]]
+        elif (match := _ALONE.fullmatch(line)) and not isinstance(values[match[2]], str):
+            value = values[match[2]]
             several = value if isinstance(value, Sequence) else (value,)
-            yield from (f"{alone[1]}{one}" if one else "" for one in several)
+            yield from (f"{match[1]}{one}" if one else "" for one in several)
         else:
             yield _HOLE.sub(lambda hole: str(values[hole[1]]), line)
         at += 1

@@ -24,9 +24,9 @@ _MODULES = "torchtitan.models."
 def is_of(calls: Sequence[Call]) -> bool:
     """Whether a program has such functions: it builds a trainer of a model, or changes one."""
     return any(
-        (one.ends("Config") and {_MODEL, "training"} <= {*one.given})
-        or one.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
-        for one in calls
+        (call.ends("Config") and {_MODEL, "training"} <= {*call.given})
+        or call.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
+        for call in calls
     )  # fmt: skip
 
 
@@ -57,42 +57,44 @@ def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mappin
 def _settings(
     function: Function, known: Mapping[str, Function], within: tuple[str, ...]
 ) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    settings: dict[str, Value] = {}
     made = next((one for one in function.calls if {_MODEL, "training"} <= {*one.given}), None)
     base = None if made else _base(function, known)
     if base is not None and base in known and base not in within:
-        found = _settings(known[base], known, (*within, function.name))
+        settings = _settings(known[base], known, (*within, function.name))
     elif base is not None and base not in known:
-        found = {"config": base}
-    if made is None and not found:
+        settings = {"config": base}
+    if made is None and not settings:
         return {}
     if made is not None:
-        found = {_ASSETS: made.given.get(_ASSETS)}
+        settings = {_ASSETS: made.given.get(_ASSETS)}
         if _REPEATED in made.given:
-            found |= _mode(made.given[_REPEATED])
+            settings |= _mode(made.given[_REPEATED])
     for call in function.calls:
         last = call.name.removesuffix(".Config").rpartition(".")[2]
         section = next((own for ending, own in _SECTIONS.items() if last.endswith(ending)), "")
         if section:
-            found = {key: one for key, one in found.items() if not key.startswith(f"{section}.")}
-            found |= {f"{section}.{key}": value for key, value in call.given.items()}
+            settings = {
+                key: one for key, one in settings.items() if not key.startswith(f"{section}.")
+            }
+            settings |= {f"{section}.{key}": value for key, value in call.given.items()}
         if last.endswith(_REGISTRY) and call.positional:
-            found |= _model(call)
+            settings |= _model(call)
         elif "converters" in call.given:
-            found["model.converters"] = _names(call.given["converters"])
+            settings["model.converters"] = _names(call.given["converters"])
         if "optimizer" in last.lower() or last.startswith("default_"):
-            found["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
+            settings["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
         # A model is one that its folder registers, or one that is made or changed here.
         is_registered = isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
         if path.partition(".")[0] == _MODEL and not is_registered:
-            found = {key: one for key, one in found.items() if not key.startswith("model.")}
-            found["model.changed"] = True
+            settings = {key: one for key, one in settings.items() if not key.startswith("model.")}
+            settings["model.changed"] = True
         elif path == _REPEATED:
-            found |= _mode(value)
+            settings |= _mode(value)
         elif "." in path and not isinstance(value, Call):
-            found[path] = value
-    return found
+            settings[path] = value
+    return settings
 
 
 def _base(function: Function, known: Mapping[str, Function]) -> str | None:

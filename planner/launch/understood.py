@@ -183,7 +183,7 @@ class Reading:
     @classmethod
     def of(cls, found: Found, table: OptionTable) -> Reading:
         """The file as a table reads its options, several values of one joined by blanks."""
-        texts = {name: given.joined for name, given in found.options.items()}
+        texts = {name: option.joined for name, option in found.options.items()}
         return cls(found=found, meanings=table.read(texts))
 
     @property
@@ -315,7 +315,7 @@ def version_of(tool: str, found: Found) -> Version | None:
 
 def worded(found: Found) -> Found:
     """A command whose words that no parser of ours knows are options: the last of a name counts."""
-    words = {one.option: one for one in found.unknown}
+    words = {option.option: option for option in found.unknown}
     return replace(found, options={**words, **found.options}, unknown=())
 
 

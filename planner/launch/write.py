@@ -142,8 +142,8 @@ def translated(request: Request, target: str) -> Request:
     profiles = tool.profiles or tool.nearest
     # Whether it fits as it is has no part here: the other may need less.
     plan = one_configuration(request)
-    found = evaluated(plan)
-    job = Job.of_plan(plan, found)
+    evaluation = evaluated(plan)
+    job = Job.of_plan(plan, evaluation)
     own = job.profile
     is_its = own.name in profiles or tool.is_of_release(own)
     if is_its or not profiles or request.workload not in tool.workloads:
@@ -151,7 +151,7 @@ def translated(request: Request, target: str) -> Request:
     if kind == "engine":
         return replace(request, engine=profiles[0], engine_version=None)
     profile = Catalogue(request.specs).load_framework(profiles[0]).spec
-    configurations = found.candidates.configurations
+    configurations = evaluation.candidates.configurations
     asked = unsupported(cast(TrainingConfigurations, configurations), profile)
     lacking = {name for name, where in asked.items() if np.any(where)}
     settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
@@ -469,7 +469,7 @@ def _word(value: object) -> str:
 
 def _numbers(job: Job) -> list[str]:
     terms = terms_of(job.workload, "result")
-    found = []
+    numbers = []
     most = float(job.gpu.allocatable_memory / GIB)
     for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
         term = terms.get(name)
@@ -486,8 +486,8 @@ def _numbers(job: Job) -> list[str]:
         if low is not None and high is not None and not (name == _MEMORY and high > most):
             ends = (limit(float(end) * scale, term.type) for end in (low, high))
             words += f" ({' to '.join(ends)})"
-        found.append(words)
+        numbers.append(words)
     chance = fit_probability(job.row)
     if math.isfinite(chance):
-        found.append(f"it fits, {percent(chance)} likely")
-    return found
+        numbers.append(f"it fits, {percent(chance)} likely")
+    return numbers

@@ -451,10 +451,10 @@ def read_server(log: Log) -> Reading:
     prompts: list[tuple[float, int]] = []
     answers: list[tuple[float, int]] = []
     for line in log.lines():
-        if found := _EVAL.search(line.text):
-            timing = (plain_number(found[2]) or 0.0) * _LLAMA_MS, plain_count(found[3])
+        if match := _EVAL.search(line.text):
+            timing = (plain_number(match[2]) or 0.0) * _LLAMA_MS, plain_count(match[3])
             if timing[0] > 0 and timing[1] > 0:
-                (prompts if found[1] else answers).append(timing)
+                (prompts if match[1] else answers).append(timing)
     values, facts = {}, {}
     if prompts:
         values[FIRST] = median(seconds for seconds, _ in prompts)

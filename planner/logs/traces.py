@@ -95,12 +95,12 @@ class Trace:
     @property
     def lengths(self) -> Mapping[str, float]:
         """Mean lengths and their coefficients of variation, by term."""
-        found: dict[str, float] = {}
+        lengths: dict[str, float] = {}
         for kind, each in (("input", self.input_tokens), ("output", self.output_tokens)):
             mean = float(each.mean())
-            found[f"{kind}_tokens"] = max(round(mean), 1)
-            found[f"{kind}_variation"] = round(float(each.std()) / mean, 3)
-        return found
+            lengths[f"{kind}_tokens"] = max(round(mean), 1)
+            lengths[f"{kind}_variation"] = round(float(each.std()) / mean, 3)
+        return lengths
 
     def told(self) -> str:
         """What it is, in a line."""
@@ -207,12 +207,12 @@ def _objects(
 ) -> Iterator[tuple[int, Mapping[str, object]]]:
     """The objects of some lines, read together in half of the time."""
     try:
-        found = json.loads(f"[{','.join(line for _, line in lines)}]")
+        objects = json.loads(f"[{','.join(line for _, line in lines)}]")
     except (ValueError, RecursionError):
-        found = []
-    if len(found) != len(lines) or not all(isinstance(one, dict) for one in found):
-        found = [_object(line, path, place) for place, line in lines]
-    return zip((place for place, _ in lines), found, strict=True)
+        objects = []
+    if len(objects) != len(lines) or not all(isinstance(one, dict) for one in objects):
+        objects = [_object(line, path, place) for place, line in lines]
+    return zip((place for place, _ in lines), objects, strict=True)
 
 
 def _object(line: str, path: Path, number: int) -> Mapping[str, object]:

@@ -246,7 +246,7 @@ class _Parser:
             quantity=self.trainer.quantity,
             steps=tuple(self.steps),
             memory=self.memory,
-            phases={name: _middle(one[1:] or one) for name, one in self.phases.items()},
+            phases={name: _middle(phase[1:] or phase) for name, phase in self.phases.items()},
             facts=self.facts | ({"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}),
             notes=tuple(self._contradictions()),
         )
@@ -259,8 +259,8 @@ class _Parser:
 
     def _take_facts(self, text: str) -> None:
         for name, pattern in self.trainer.facts.items():
-            if found := pattern.search(text):
-                self.facts[name] = _float(next(filter(None, found.groups())))
+            if match := pattern.search(text):
+                self.facts[name] = _float(next(filter(None, match.groups())))
         if mesh := _MESH.search(text):
             sizes = [plain_count(size) for _, size in _SIZE.findall(mesh[1])]
             product = 1
@@ -269,13 +269,13 @@ class _Parser:
             self.facts["num_gpus"] = product
 
     def _take_checks(self, text: str, value: float) -> None:
-        if found := _MAXTEXT_TOKENS.search(text):
-            self.sums["tokens"].append(_float(found[1]) * _float(found[2]))
+        if match := _MAXTEXT_TOKENS.search(text):
+            self.sums["tokens"].append(_float(match[1]) * _float(match[2]))
         batch = self.facts.get("global_batch_size")
-        if batch and (found := _SAMPLES_CHECK.search(text)):
-            self.sums["samples"].append(_float(found[1]) * value / batch)
-        if batch and (found := _CONSUMED.search(text)):
-            number, consumed = plain_count(found[1]), plain_count(found[2])
+        if batch and (match := _SAMPLES_CHECK.search(text)):
+            self.sums["samples"].append(_float(match[1]) * value / batch)
+        if batch and (match := _CONSUMED.search(text)):
+            number, consumed = plain_count(match[1]), plain_count(match[2])
             steps, more = number - self.consumed[0], consumed - self.consumed[1]
             if self.consumed[0] and steps > 0:
                 self.sums["consumed"].append(more / steps / batch)
@@ -477,8 +477,8 @@ def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
 
 
 def _pairs(line: str) -> dict[str, float]:
-    found = {}
+    pairs = {}
     for name, text in _PAIR.findall(line):
         if (value := plain_number(text)) is not None:
-            found[name] = value
-    return found
+            pairs[name] = value
+    return pairs

@@ -344,15 +344,15 @@ def ranked_choices(problem: Problem, groups: Sequence[Group]) -> list[tuple[Stan
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
     joined = (Simplest.joined(one.collector.simplest for one in cell) for cell in cells.values())
-    found = []
+    choices = []
     for one in joined:
         fastest = one.best
         factor = fastest.tie_factor if fastest and problem.has_ties else 1.0
         if fastest is None or (chosen := one.choice(factor)) is None:
             continue
         order = bad_case(problem, fastest), fastest.weighed, *fastest.values
-        found.append((order, (_standing(problem, fastest), chosen)))
-    return [one for _, one in sorted(found, key=lambda one: one[0])]
+        choices.append((order, (_standing(problem, fastest), chosen)))
+    return [one for _, one in sorted(choices, key=lambda one: one[0])]
 
 
 def bad_case(problem: Problem, choice: Choice) -> float:

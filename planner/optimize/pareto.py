@@ -40,7 +40,7 @@ def pareto_front(values: FloatArray) -> NDArray[np.intp]:
         return order[_falls_below_all_before(ranked[:, -1], ranked.shape[1])]
     if len(ranked) <= _FEW:
         columns = ranked.T
-        nowhere_larger = reduce(np.logical_and, (one[:, None] <= one for one in columns))
+        nowhere_larger = reduce(np.logical_and, (column[:, None] <= column for column in columns))
         return np.asarray(order[nowhere_larger.sum(axis=0) == 1])
     levels, pairs = _levels(ranked)
     return order[_staircase(ranked) if levels is None else _by_levels(levels, pairs)]
@@ -298,9 +298,11 @@ def _by_chance(candidates: Candidates, rows: IndexArray, predicted: FloatArray) 
 
 def _stairs(choices: list[Choice], best: float) -> list[Choice]:
     """Those near the best that are better than all simpler ones, the simplest first."""
-    found: list[Choice] = []
-    for one in sorted(choices, key=lambda one: (one.complexity, one.weighed, *one.values)):
-        is_near = one.weighed <= reach(best, FURTHEST)
-        if is_near and (not found or one.weighed < found[-1].weighed):
-            found.append(one)
-    return found
+    stairs: list[Choice] = []
+    for choice in sorted(
+        choices, key=lambda choice: (choice.complexity, choice.weighed, *choice.values)
+    ):
+        is_near = choice.weighed <= reach(best, FURTHEST)
+        if is_near and (not stairs or choice.weighed < stairs[-1].weighed):
+            stairs.append(choice)
+    return stairs

@@ -283,8 +283,10 @@ def _is_same(choice: Choice, source: Source, configuration: object) -> bool:
 def _reason(problem: Problem, groups: Sequence[Group]) -> str:
     """What came closest; that it is unknown where that is all there is to say."""
     reason = why(problem, groups)
-    misses = [one for group in groups for one in group.collector.misses if one.rejection == reason]
-    if misses and not any(np.isfinite(one.value) for one in misses):
+    misses = [
+        miss for group in groups for miss in group.collector.misses if miss.rejection == reason
+    ]
+    if misses and not any(np.isfinite(miss.value) for miss in misses):
         return f"{reason} is unknown: give --price"
     return reason
 

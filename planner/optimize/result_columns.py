@@ -64,7 +64,7 @@ def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | 
     if logs is None:
         return None
     value = number_in(row, column)
-    low, high = (abs(one) for one in logs)
+    low, high = (abs(log) for log in logs)
     return float(value * math.exp(-low)), float(value * math.exp(high))
 
 
@@ -111,7 +111,7 @@ def _logs_apart(column: str, row: Mapping[str, object]) -> list[float] | None:
         rates = (name for name in same if name in _OF_RATES and name not in _MONEY)
         logs = next(filter(None, (_logs(name, row) for name in rates)), None)
         if column in inverse and logs is not None:
-            return [-one for one in reversed(logs)]
+            return [-log for log in reversed(logs)]
     return None
 
 

@@ -163,9 +163,9 @@ def markdown(page: Page) -> str:
 
 def _figures(page: Page) -> Iterator[str]:
     """The numbers of the answer, a line each, and what it rests on."""
-    for one in page.figures:
-        between = f" ({plain(one.between)})" if one.between else ""
-        yield f"- {plain(one.name)}: **{plain(one.text)}**{between}"
+    for figure in page.figures:
+        between = f" ({plain(figure.between)})" if figure.between else ""
+        yield f"- {plain(figure.name)}: **{plain(figure.text)}**{between}"
     if page.evidence is not None:
         yield f"- {plain(page.evidence.text)}: {plain(page.evidence.title)}"
 

@@ -57,15 +57,15 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
         A list has faults; the message has one line for each.
     """
     wanted = _known_as(model, folder)
-    found: list[ApiPrice] = []
+    prices: list[ApiPrice] = []
     for path in api_price_files(folder):
-        seen = {price.provider for price in found}
-        found += [
+        seen = {price.provider for price in prices}
+        prices += [
             price
             for price in read_api_prices(path)
             if price.provider not in seen and _known_as(price.model, folder) == wanted
         ]
-    return tuple(found)
+    return tuple(prices)
 
 
 def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:

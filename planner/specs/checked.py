@@ -355,7 +355,7 @@ def _one_of(kinds: Sequence[object]) -> _Check:
     def check(value: object, context: object) -> object:
         if value is None and len(checks) < len(kinds):
             return None
-        likely = sorted(checks, key=lambda one: -_likeness(one[0], value))
+        likely = sorted(checks, key=lambda check: -_likeness(check[0], value))
         faults: list[ValueError] = []
         for _, convert in likely:
             try:

@@ -224,12 +224,12 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
         if part == "feed_forward":
             others = (_PARTS["shared_experts"], re.compile(r"experts|\.gate$|router"))
             named = [name for name in named if not any(other.search(name) for other in others)]
-        numbers = {found[1] for name in named if (found := _LAYER.search(name))}
+        numbers = {match[1] for name in named if (match := _LAYER.search(name))}
         if named and (not numbers or len(numbers) >= num_layers):
             parts.append(part)
         elif part == "feed_forward":
             layers |= numbers
-    layers |= {found[1] for name in left_out if (found := _LAYER.search(name)) and not found[2]}
+    layers |= {match[1] for name in left_out if (match := _LAYER.search(name)) and not match[2]}
     kept: dict[str, object] = {"sixteen_bit": parts} if parts else {}
     return kept | ({"sixteen_bit_layers": len(layers)} if layers else {})
 

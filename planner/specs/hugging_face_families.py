@@ -370,7 +370,7 @@ def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
 
 
 def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> Table:
-    return {name: _value(kinds[name], given, config) for name, given in fields.items()}
+    return {name: _value(kinds[name], field, config) for name, field in fields.items()}
 
 
 def _value(kind: object, given: object, config: ConfigReader) -> object:

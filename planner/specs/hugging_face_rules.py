@@ -448,16 +448,16 @@ def alike_in_all_layers(config: ConfigReader) -> ConfigReader:
     """Hunyuan: sizes that may be lists with one entry per layer, where all are the same."""
     if config.size("moe_layer_num_skipped", 0, least=0):
         config.fault("moe_layer_num_skipped", "other than 0 is not supported")
-    found: Table = {}
+    table: Table = {}
     for key in ("moe_intermediate_size", "num_experts", "moe_topk", "num_shared_expert"):
         if isinstance(config.values.get(key), list):
             entries = config.sequence(key, config.layers()) or [1]
             if any(entry != entries[0] for entry in entries):
                 config.fault(key, "must be the same in all layers")
-            found[key] = entries[0]
+            table[key] = entries[0]
     if config.values.get("moe_intermediate_size") is None:
-        found["moe_intermediate_size"] = config.size("intermediate_size")
-    return config.replaced(found)
+        table["moe_intermediate_size"] = config.size("intermediate_size")
+    return config.replaced(table)
 
 
 def modern_gpt_neo(config: ConfigReader) -> ConfigReader:
@@ -622,13 +622,13 @@ def _with_shared_cache(config: ConfigReader) -> ConfigReader:
     number, shared = config.layers(), config.size("num_kv_shared_layers", 0, least=0)
     if not shared:
         return config
-    own: Table = {"shares_cache": True}
+    table: Table = {"shares_cache": True}
     if config.flag("use_double_wide_mlp", False):
-        own["intermediate_size"] = 2 * config.size("intermediate_size")
+        table["intermediate_size"] = 2 * config.size("intermediate_size")
     layers = dict(config.table("per_layer_config").values)
     for layer in range(max(number - shared, 0), number):
         before = layers.get(str(layer))
-        layers[str(layer)] = (before if isinstance(before, dict) else {}) | own
+        layers[str(layer)] = (before if isinstance(before, dict) else {}) | table
     return config.replaced({"per_layer_config": layers})
 
 

@@ -236,36 +236,36 @@ def _as_table(given: object) -> Table:
 
 def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
     attention, forward = block.table("attention"), block.table("ffn")
-    own: Table = {}
+    table: Table = {}
     for part in (attention, forward):
         part.refuse("replace_with_linear", only=False)
     mixer = "" if attention.flag("no_op", False) else "full"
     if mixer:
         heads = config.size("num_attention_heads")
-        own["num_key_value_heads"] = max(heads // attention.size("n_heads_in_group"), 1)
+        table["num_key_value_heads"] = max(heads // attention.size("n_heads_in_group"), 1)
     dense = "" if forward.flag("no_op", False) else "dense"
     times = forward.values.get("ffn_mult")
     if dense and isinstance(times, int | float) and 0 < times < MOST_TIMES:
         width = int(2 * times * config.size("hidden_size") / 3)
-        own["intermediate_size"] = -(-width // 256) * 256
+        table["intermediate_size"] = -(-width // 256) * 256
     elif dense:
-        own["intermediate_size"] = forward.size("intermediate_size")
-    own["norms_per_layer"] = bool(mixer) + bool(dense)
-    return Kind(mixer, dense, json.dumps(own, sort_keys=True))
+        table["intermediate_size"] = forward.size("intermediate_size")
+    table["norms_per_layer"] = bool(mixer) + bool(dense)
+    return Kind(mixer, dense, json.dumps(table, sort_keys=True))
 
 
 def modern_lfm2(config: ConfigReader) -> ConfigReader:
     """The keys of the published file: the layers of attention as numbers, other names."""
     tied, inner = config.values.get("tie_embedding"), config.optional_size("block_ff_dim")
-    found: Table = {} if tied is None else {"tie_word_embeddings": tied}
+    table: Table = {} if tied is None else {"tie_word_embeddings": tied}
     if inner:
-        found["intermediate_size"] = inner
+        table["intermediate_size"] = inner
     full = config.sequence("full_attn_idxs")
     if full is not None and config.values.get("layer_types") is None:
-        found["layer_types"] = [
+        table["layer_types"] = [
             "full_attention" if layer in full else "conv" for layer in range(config.layers())
         ]
-    return config.replaced(found)
+    return config.replaced(table)
 
 
 def width_of_lfm2(config: ConfigReader) -> int:

@@ -233,15 +233,15 @@ def _normalised(name: str) -> str:
 
 @kept
 def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    aliases: dict[str, str] = {}
     for name, path in _files(kind, folder).items():
         for alias in _aliases_in(path):
             for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
-                found.setdefault(_normalised(word), name)
+                aliases.setdefault(_normalised(word), name)
     for name, path in _files(kind, folder).items():  # results show the name that the file sets
         if shown := _name_in(path):
-            found.setdefault(_normalised(shown), name)
-    return found
+            aliases.setdefault(_normalised(shown), name)
+    return aliases
 
 
 @kept

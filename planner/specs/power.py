@@ -87,14 +87,14 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 
 @kept
 def _regions(folder: Path | None) -> Mapping[str, Region]:
-    found: dict[str, Region] = {}
+    regions: dict[str, Region] = {}
     for path in beside_specs(REGIONS, folder):
         for code, region in read_regions(path).items():
-            known = found.get(code)
+            known = regions.get(code)
             figures = {**region.figures, **(known.figures if known else {})}
             first = known or region
-            found[code] = Region(code=code, name=first.name, alias=first.alias, figures=figures)
-    return found
+            regions[code] = Region(code=code, name=first.name, alias=first.alias, figures=figures)
+    return regions
 
 
 @kept
@@ -127,9 +127,9 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     SpecError
         With one line per fault: file, line, what is wrong.
     """
-    found: dict[str, Region] = {}
-    records(path, _TABLE, partial(_add, found), once=("region", "quantity"))
-    return found
+    regions: dict[str, Region] = {}
+    records(path, _TABLE, partial(_add, regions), once=("region", "quantity"))
+    return regions
 
 
 def _add(found: dict[str, Region], row: Row) -> None:

@@ -182,14 +182,14 @@ def _figure(row: Row) -> tuple[tuple[str, str], Figure]:
 @kept
 def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], Figure]:
     """Figures by quantity and the name of the GPU's spec; by its own word where there is none."""
-    found = {}
+    names = {}
     for (quantity, word), figure in read_ownership(path).items():
         try:
             name = find(SpecKind.GPUS, word, folder).stem if word else ""
         except SpecError:
             name = word
-        found[quantity, name] = figure
-    return found
+        names[quantity, name] = figure
+    return names
 
 
 _NINE_OF_TEN = (0.05, 0.95)
@@ -290,22 +290,22 @@ class Price:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Why nobody should sign at this price before asking: in words, empty where it is solid."""
-        found = []
+        doubts = []
         is_alone = self.sellers == 1 and not self.chosen
         if is_alone and (self.provider or self.basis):
-            found.append(f"one seller, {self.provider}" if self.provider else "one source")
+            doubts.append(f"one seller, {self.provider}" if self.provider else "one source")
         if self.is_old:
-            found.append(self.when)
+            doubts.append(self.when)
         if self.basis.endswith(ESTIMATE):
-            found.append("an estimate, no offer")
+            doubts.append("an estimate, no offer")
         if self.contract == Contract.SPOT:
-            found.append("spot capacity of this size and duration is not guaranteed")
+            doubts.append("spot capacity of this size and duration is not guaranteed")
         if self.contract == Contract.OWNED and self.on_demand:
             share = self.value / self.on_demand
             if not LOW_TO_RENT <= share <= HIGH_TO_RENT:
                 rent = f"{self.on_demand * HOUR:.2f} USD/h on demand"
-                found.append(f"{share:.2f} x the rent of {rent}: one of the two is wrong")
-        return tuple(found)
+                doubts.append(f"{share:.2f} x the rent of {rent}: one of the two is wrong")
+        return tuple(doubts)
 
 
 def one_price(value: float, source: str, contract: str) -> Price:
@@ -463,13 +463,13 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     SpecError
         The list has faults.
     """
-    found = []
+    gpus = []
     for word in read_prices(path, folder):
         try:
             find(SpecKind.GPUS, word, folder)
         except SpecError as error:
-            found.append(f"{path}: {error}")
-    return found
+            gpus.append(f"{path}: {error}")
+    return gpus
 
 
 def _lists(gpu: str, own: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
@@ -515,11 +515,11 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
         With one line per fault: file, line, what is wrong.
     """
     offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
-    found: dict[str, list[Price]] = {}
+    prices: dict[str, list[Price]] = {}
     ages = are_old([offer["date"] for _, offer in offers])
     for (gpu, offer), is_old in zip(offers, ages, strict=True):
-        found.setdefault(gpu, []).append(Price(**offer, is_old=is_old))
-    return {gpu: tuple(of_gpu) for gpu, of_gpu in found.items()}
+        prices.setdefault(gpu, []).append(Price(**offer, is_old=is_old))
+    return {gpu: tuple(of_gpu) for gpu, of_gpu in prices.items()}
 
 
 def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:

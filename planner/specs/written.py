@@ -104,11 +104,11 @@ def keep_text(
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
     given = []
-    for one in fields(spec):
-        value = getattr(spec, one.name)
-        default = one.default if one.default_factory is MISSING else one.default_factory()
+    for field in fields(spec):
+        value = getattr(spec, field.name)
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         if value is not None and value != default:
-            given.append((one.name, value))
+            given.append((field.name, value))
     tables = [(name, value) for name, value in given if _holds_tables(value)]
     for name, value in given:
         if not _holds_tables(value):

@@ -166,7 +166,9 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     plain = plain_values(workload)
     parameters = [*terms_of(workload, "parameter"), *pools]
     told = [name for name in parameters if row.get(name) is not None]
-    if lacking := [one for one in parameters if one not in told and one not in plain]:
+    if lacking := [
+        parameter for parameter in parameters if parameter not in told and parameter not in plain
+    ]:
         raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is not a full plan.")
     asked = manifest.get("answers", {})
     if not isinstance(asked, Mapping):

@@ -105,14 +105,14 @@ def _change(measure: str, change: Change) -> Cell:
 def difference_columns(found: Comparison) -> list[str]:
     """The columns of `difference_rows`."""
     sides = ("feasible", "value", "cost", "time", "plan", "reason")
-    return [*found.names, *(f"{one}_{when}" for when in ("before", "now") for one in sides)]
+    return [*found.names, *(f"{side}_{when}" for when in ("before", "now") for side in sides)]
 
 
 def difference_rows(found: Comparison) -> Iterator[tuple[object, ...]]:
     """Every change as a row of a file."""
     for change in found.changes:
         sides = (*change.before, *change.after)
-        yield (*change.key, *(None if one != one else one for one in sides))
+        yield (*change.key, *(None if side != side else side for side in sides))
 
 
 class Side(NamedTuple):
@@ -163,12 +163,12 @@ class Comparison:
     @property
     def won(self) -> int:
         """Scenarios that have a plan now and had none."""
-        return sum(one.after.feasible > one.before.feasible for one in self.changes)
+        return sum(change.after.feasible > change.before.feasible for change in self.changes)
 
     @property
     def lost(self) -> int:
         """Scenarios that had a plan and have none now."""
-        return sum(one.after.feasible < one.before.feasible for one in self.changes)
+        return sum(change.after.feasible < change.before.feasible for change in self.changes)
 
 
 def compare(

@@ -123,8 +123,8 @@ def is_whole(path: Path, part: Part) -> bool:
 
 def _kinds(outcomes: list[Outcome], *, front: bool) -> dict[str, str]:
     kinds: dict[str, str] = {}
-    for one in outcomes:
-        values = one.front.items() if front else ((n, [v]) for n, v in one.row.items())
+    for outcome in outcomes:
+        values = outcome.front.items() if front else ((n, [v]) for n, v in outcome.row.items())
         for name, column in values:
             for kind in {type(value) for value in column} - {type(None)}:
                 kinds[name] = joint_kind(kinds.get(name, ""), _KINDS[kind])

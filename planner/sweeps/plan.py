@@ -247,7 +247,7 @@ def _values(table: object, name: str) -> Values:
     values = part_of(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
-    if not all(isinstance(one, str | int | float | dict) for one in values):
+    if not all(isinstance(value, str | int | float | dict) for value in values):
         raise SearchSpaceError(f"{name} has a value that is not a word or number.")
     return tuple(values)
 

@@ -76,16 +76,16 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
 
 def _kinds(store: Store, table: str) -> dict[str, str]:
     """The columns of all parts with their kinds, those that say what was asked in front."""
-    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for path in store.all_parts():
         for name, kind in read_head(path)[table].items():
-            found[name] = joint_kind(found.get(name, ""), kind)
-    for name in (name for name, kind in found.items() if not kind):  # results are numbers
+            kinds[name] = joint_kind(kinds.get(name, ""), kind)
+    for name in (name for name, kind in kinds.items() if not kind):  # results are numbers
         term = term_of_column(name)
         is_number = term is not None and "result" in term.kind and not term.is_word
-        found[name] = "number" if is_number else ""
-    first = {name: found[name] for name in _FIRST if name in found}
-    return {**first, **found}
+        kinds[name] = "number" if is_number else ""
+    first = {name: kinds[name] for name in _FIRST if name in kinds}
+    return {**first, **kinds}
 
 
 def scenario_rows(store: Store) -> Iterator[Row]:

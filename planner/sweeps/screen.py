@@ -208,7 +208,7 @@ def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
 
 def winner_lines(group: Group) -> list[str]:
     """Which place is the cheapest, and which the fastest, for every number of GPUs."""
-    found = []
+    lines = []
     counts = [count for count in group.counts if count is not None]
     for measure in (COST, TIME) if len(counts) > 1 else ():
         runs: list[tuple[Place, list[Value]]] = []
@@ -222,8 +222,8 @@ def winner_lines(group: Group) -> list[str]:
                 runs.append((spot[0], [count]))
         words = [f"{' '.join(place)} with {_range(mine)}" for place, mine in runs]
         if words:
-            found.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
-    return found
+            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
+    return lines
 
 
 def overtaking_line(one: Overtaking) -> str:
@@ -450,7 +450,7 @@ def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
     """Which prices are not alike: those of owned GPUs, and those of contracts."""
     prices = [row for group in groups for row in group.prices.values()]
     lines = [basis_line(prices)]
-    if "contract" in plan.varied and not all("provider" in one.axes for one in plan.works):
+    if "contract" in plan.varied and not all("provider" in work.axes for work in plan.works):
         lines.append(within_sellers_line(prices) or _SELLERS)
     return [*filter(None, lines)]
 

@@ -102,7 +102,7 @@ class Where:
         """
         found = False
         for row in rows:
-            if all(self._holds(one, row) for one in self.conditions):
+            if all(self._holds(condition, row) for condition in self.conditions):
                 found = True
                 yield row
         if self.conditions and not found:
@@ -324,7 +324,7 @@ def _listed_blocks(asked: Shown) -> Iterator[Block]:
         columns = columns or [*sweep.columns]
         write_rows(asked.csv, asked.json, columns, ordered(asked.rows(), order, columns, asked.top))
         return
-    where = [one.column for one in asked.chosen(sweep.columns).conditions]
+    where = [condition.column for condition in asked.chosen(sweep.columns).conditions]
     if not columns:
         columns = usual_columns(sweep.plan, sweep.columns, [*(name for name, _ in order), *where])
     number = 0

@@ -184,14 +184,14 @@ class Group:
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
         """The best row by each measure; behind one with a doubtful price the best without, True."""
-        found: list[tuple[str, bool, Row]] = []
+        headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
-            found.append((measure, False, row))
+            headlines.append((measure, False, row))
             solid = all_solid.get(measure)
             if measure != TIME and row.get("price_doubts") and solid is not None:
-                found.append((measure, True, solid))
-        return found
+                headlines.append((measure, True, solid))
+        return headlines
 
     @property
     def places(self) -> list[Place]:

@@ -309,7 +309,7 @@ def _search(asked: Asked) -> Found:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
 
     best = result.recommended
-    found = _documented(
+    command = _documented(
         asked,
         object_text(add),
         draw=drawn,
@@ -317,8 +317,8 @@ def _search(asked: Asked) -> Found:
         pinned=PinnedPlan.of(plan, best.row) if best is not None else None,
     )
     if result.interrupted:
-        return replace(found, page=_first(found.page, interrupted_message(plan, result)))
-    return found
+        return replace(command, page=_first(command.page, interrupted_message(plan, result)))
+    return command
 
 
 def _first(page: Page, line: str) -> Page:
@@ -336,10 +336,10 @@ def _estimate(asked: Asked) -> Found:
     if launch is not None:
         return _of_file(asked, request, launch)
     plan = one_configuration(request)
-    found = evaluated(plan)
-    if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
-    return _estimated(asked, plan, found)
+    evaluation = evaluated(plan)
+    if evaluation.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
+    return _estimated(asked, plan, evaluation)
 
 
 def _estimated(asked: Asked, plan: Plan, found: Evaluation) -> Found:
@@ -441,14 +441,14 @@ def _size(asked: Asked) -> Found:
         draw(picture, *size_picture(picture.name, sizes))
 
     text = object_text(lambda files: add_sizes(files, sizes, asked.question.words))
-    found = _documented(asked, text, draw=drawn)
+    command = _documented(asked, text, draw=drawn)
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
-        return found
+        return command
     places = {name: fleet.row[name] for name in terms_about("priced") if fleet.row.get(name)}
     plan = make_plan(sizes.request.changed(**places))
     pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
-    return replace(found, pinned=pinned, line=line, told=fleet.chosen)
+    return replace(command, pinned=pinned, line=line, told=fleet.chosen)
 
 
 def _services(asked: Asked, given: Mapping[str, object], contracts: Sequence[str | None]) -> Found:
@@ -614,7 +614,11 @@ def _launch(asked: Asked) -> Found:
         request = recommended_of(for_target(request, target)).request()
     made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
     folder = Path("plan")
-    blocks = [one for one in launch_blocks(made, folder) if not isinstance(one, Pairs)]
+    blocks = [
+        launch_block
+        for launch_block in launch_blocks(made, folder)
+        if not isinstance(launch_block, Pairs)
+    ]
     sections = [
         Section(title=file.name, blocks=[Code(text=file.text)], is_folded=at > 0)
         for at, file in enumerate(made.files)
@@ -665,10 +669,10 @@ def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = (
 
 def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
     """Blocks under their titles; those before the first title have this one."""
-    found: list[tuple[str, list[Block]]] = [(title, [])]
+    sections: list[tuple[str, list[Block]]] = [(title, [])]
     for block in blocks:
         if isinstance(block, Title):
-            found.append((block.text, []))
+            sections.append((block.text, []))
         else:
-            found[-1][1].append(block)
-    return [Section(title=name, blocks=those) for name, those in found if joined(those)]
+            sections[-1][1].append(block)
+    return [Section(title=name, blocks=those) for name, those in sections if joined(those)]

@@ -86,20 +86,20 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         It is unknown, impossible, infeasible, or beyond a limit.
     """
     with placed(question, specs, limits, tell) as asked:
-        found = found_by(asked)
-        text = _without(asked, found.object)
+        command = found_by(asked)
+        text = _without(asked, command.object)
         check_size(len(text), limits)
-        content = environment().get_template("content.html").render(page=found.page)
-        line = _without(asked, found.line)
+        content = environment().get_template("content.html").render(page=command.page)
+        line = _without(asked, command.line)
     made = Answer(
-        title=found.page.title,
+        title=command.page.title,
         object=text,
         content=_without(asked, content),
-        workload=found.pinned.workload if found.pinned else question.workload,
-        assumed={**_assumed(text), **found.told},
+        workload=command.pinned.workload if command.pinned else question.workload,
+        assumed={**_assumed(text), **command.told},
         plan=_of_plan(question, line).query if line else "",
-        targets=_targets(found.pinned) if found.pinned else (),
-        is_drawn=found.draw is not None,
+        targets=_targets(command.pinned) if command.pinned else (),
+        is_drawn=command.draw is not None,
     )
     check_size(made.size, limits)
     return made
@@ -115,32 +115,32 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
         The question has no answer, or the answer no such file.
     """
     with placed(question, specs, limits, tell) as asked:
-        found = found_by(asked)
+        command = found_by(asked)
         stem, _, ending = name.rpartition(".")
         picture = stem.removesuffix("-dark")
         drawn = PICTURES.get(question.command, PICTURES["estimate"])
-        if ending in ("png", "svg") and found.draw is not None and picture in drawn:
+        if ending in ("png", "svg") and command.draw is not None and picture in drawn:
             path = asked.folder / f"picture.{ending}"
             theme = DARK if stem.endswith("-dark") else LIGHT
-            found.draw(Picture(path=path, name=picture, theme=theme))
+            command.draw(Picture(path=path, name=picture, theme=theme))
             kind = "image/png" if ending == "png" else "image/svg+xml"
             return Made(name=name, kind=kind, content=read_bytes(path, TABLE))
         texts: dict[str, tuple[str, Callable[[], str]]] = {
-            "page.html": ("text/html", lambda: page_html(found.page)),
-            "table.csv": ("text/csv", lambda: _csv(found.object)),
+            "page.html": ("text/html", lambda: page_html(command.page)),
+            "table.csv": ("text/csv", lambda: _csv(command.object)),
         }
-        if found.pinned is not None:
-            texts[PLAN_FILE] = ("application/toml", found.pinned.to_toml)
+        if command.pinned is not None:
+            texts[PLAN_FILE] = ("application/toml", command.pinned.to_toml)
         if name == OBJECT_FILE:
-            both = f'{{"text": {json.dumps(_first(found.page))}, "object": {found.object}}}'
+            both = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
             content = _without(asked, both).encode()
             return Made(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]
             content = _without(asked, text()).encode()
             return Made(name=name, kind=f"{kind}; charset=utf-8", content=content)
-        if name == "launch.zip" and found.texts:
-            return Made(name=name, kind="application/zip", content=_zipped(asked, found.texts))
+        if name == "launch.zip" and command.texts:
+            return Made(name=name, kind="application/zip", content=_zipped(asked, command.texts))
     raise SearchSpaceError(f"This answer has no file {name}.")
 
 

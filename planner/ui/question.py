@@ -313,16 +313,16 @@ def prices_csv(text: str) -> str:
     gpu, terms, _ = terms_about("priced")
     rows = [f"{gpu},{terms},price"]
     for one in _several(text):
-        found = _PRICE.fullmatch(one)
-        if found is None:
+        match = _PRICE.fullmatch(one)
+        if match is None:
             raise SpecError(
                 f"{PRICES} {shown(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
                 "h100 reserved-1y=1.9, several with commas."
             )
-        contract = found[2] or CONTRACTS[0]
+        contract = match[2] or CONTRACTS[0]
         if contract not in CONTRACTS:
             raise SpecError(f"Unknown contract {contract!r}.{did_you_mean(contract, CONTRACTS)}")
-        rows.append(f"{found[1]},{contract},{found[3]}")
+        rows.append(f"{match[1]},{contract},{match[3]}")
     return "\n".join([*rows, ""])
 
 

@@ -327,7 +327,8 @@ def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> Framewo
         if parameter.owner in SECTIONS and not is_own:
             sections[parameter.owner][parameter.name] = value
     changed: dict[str, Any] = {
-        owner: replace(getattr(case.framework, owner), **own) for owner, own in sections.items()
+        owner: replace(getattr(case.framework, owner), **section)
+        for owner, section in sections.items()
     }
     return replace(case.framework, **changed)
 

@@ -118,7 +118,7 @@ def fit(
     after = log_ratios(measured, values)
     left_out, folds = _left_out(measured, points, after, tell)
     kinds = (log_ratios(measured, {}), after, left_out)
-    time, memory = (_errors(*(found[index] for found in kinds)) for index in (0, 1))
+    time, memory = (_errors(*(kind[index] for kind in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
         runs=len({one.line for one in measured}),

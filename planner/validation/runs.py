@@ -121,7 +121,7 @@ class Schema:
     @cached_property
     def numeric(self) -> frozenset[str]:
         """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
-        return frozenset(one.name for one in self.columns.values() if one.type in _NUMERIC)
+        return frozenset(column.name for column in self.columns.values() if column.type in _NUMERIC)
 
     @cached_property
     def known(self) -> frozenset[str]:

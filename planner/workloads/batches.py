@@ -191,6 +191,6 @@ class Batches(Serving):
 
 def batch_once(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source, and how many requests would find room together."""
-    found = judged_once(source)
-    largest = most_at_once(source, found.candidates.configurations)
-    return replace(found, more={"largest_batch": [largest]})
+    evaluation = judged_once(source)
+    largest = most_at_once(source, evaluation.candidates.configurations)
+    return replace(evaluation, more={"largest_batch": [largest]})

@@ -91,8 +91,8 @@ def image_tokens(fields: Mapping[str, object]) -> int:
 def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
     """Tokens of an image of the size that a request gives, and how it is seen."""
     given = str(request.image_size)
-    found = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", given.strip())
-    width, height = (int(part) for part in found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", given.strip())
+    width, height = (int(part) for part in match.groups()) if match else (0, 0)
     if not width or not height:
         raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
     image = seen(tower, width, height)
@@ -112,14 +112,14 @@ def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int,
 
 def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
     """What a plan says of images; nothing where there are none."""
-    found: dict[str, Value] = {}
+    answers: dict[str, Value] = {}
     if work.images_per_sample:
-        found = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
+        answers = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
     if isinstance(work, TrainingWorkload) and work.freeze_vision_tower is not None:
-        found["freeze_vision_tower"] = work.freeze_vision_tower
+        answers["freeze_vision_tower"] = work.freeze_vision_tower
     if not isinstance(work, TrainingWorkload) and work.audio_seconds:
-        found["audio_seconds"] = work.audio_seconds
-    return found
+        answers["audio_seconds"] = work.audio_seconds
+    return answers
 
 
 def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:

@@ -195,7 +195,7 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
 
 def _open_lengths(chosen: Chosen) -> list[OpenFact]:
     """Each length that nobody gave, at half and twice what is assumed."""
-    found = []
+    lengths = []
     setting = _served(chosen.candidates).setting
     model, work = setting.model, setting.workload
     for name in ("input_tokens", "output_tokens"):
@@ -209,8 +209,8 @@ def _open_lengths(chosen: Chosen) -> list[OpenFact]:
             for count in counts
             if count - assumed <= most
         }
-        found.append(_fact(name, f"{assumed:,}", tried))
-    return found
+        lengths.append(_fact(name, f"{assumed:,}", tried))
+    return lengths
 
 
 def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSetting:
@@ -232,7 +232,7 @@ def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
 
 def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
     """Codes that nobody chose, at the other values that runs of today have."""
-    found = []
+    parameters = []
     for name in names:
         own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
         term = glossary()[name]
@@ -241,8 +241,8 @@ def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
             continue
         codes = {term.coded(value) for value in term.common.split()} - {own}
         tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
-        found.append(_fact(name, str(word(name, own)), tried))
-    return found
+        parameters.append(_fact(name, str(word(name, own)), tried))
+    return parameters
 
 
 def _is_published(chosen: Chosen, name: str, own: str) -> bool:
@@ -314,7 +314,11 @@ def limit_notes(
     limits: Iterable[Constraint], assumed: Mapping[str, float] | None = None
 ) -> dict[str, str]:
     """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
-    return {one.name: _note(one, (assumed or {}).get(one.name)) for one in limits if one.assumed}
+    return {
+        limit.name: _note(limit, (assumed or {}).get(limit.name))
+        for limit in limits
+        if limit.assumed
+    }
 
 
 def sureness_notes(

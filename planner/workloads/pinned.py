@@ -85,8 +85,8 @@ class PinnedPlan:
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
         asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
-        found = make_request({**asked, "specs": self.specs_folder or None})
-        return PlanRequest(**vars(found))
+        request = make_request({**asked, "specs": self.specs_folder or None})
+        return PlanRequest(**vars(request))
 
     def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them."""
@@ -267,14 +267,14 @@ def _read_part(
 
 def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
     """The parts that are texts."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
         if not isinstance(value, str) or "\0" in value:
             faults.append(f"{name} is not text.")
         elif name in table:
-            found[name] = value
-    return found
+            texts[name] = value
+    return texts
 
 
 def _is_file(name: str, answer: object) -> bool:

@@ -178,11 +178,11 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
         stated = one_price(given / HOUR, "given", contract)
         return replace(stated, provider=request.provider or "")
-    own = _own_list(request, notes)
-    _check_provider(request.provider, own, notes)
-    price = _price(request, gpu, own, notes)
+    path = _own_list(request, notes)
+    _check_provider(request.provider, path, notes)
+    price = _price(request, gpu, path, notes)
     if price is None:
-        reason = _unknown(request, gpu.name, own, notes)
+        reason = _unknown(request, gpu.name, path, notes)
         if wanted:
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"

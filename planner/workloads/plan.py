@@ -439,8 +439,8 @@ def make_plan(request: Request) -> Plan:
     sure = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = Notes(catalogue)
-    found = Outer(workload, _counted(request, catalogue), notes).search()
-    question, first = found.question, found.sources[0]
+    match = Outer(workload, _counted(request, catalogue), notes).search()
+    question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question), sure)
     goals = request.objectives or _of_cost(request) or workload.objectives(question)
@@ -448,26 +448,26 @@ def make_plan(request: Request) -> Plan:
         request=request,
         workload=workload,
         problem=Problem(
-            sources=tuple(found.sources),
+            sources=tuple(match.sources),
             objectives=objectives(workload.name, goals),
             constraints=limits,
-            cells=tuple(found.cells),
-            refused=tuple(found.refused),
+            cells=tuple(match.cells),
+            refused=tuple(match.refused),
             furthest=workload.furthest(question),
             has_ties=goals[0] in workload.ties,
         ),
-        space=found.space,
+        space=match.space,
         counts=question.counts,
         # What decides the answer comes first: a short report may have no room for all.
         defaults={
             **limit_notes(limits),
-            **sureness_notes(found.sources, limits, request),
+            **sureness_notes(match.sources, limits, request),
             **notes.defaults,
             **tried_notes(notes.tried),
         },
         digests=notes.digests,
         assumed=tuple(notes.assumed),
-        words=found.words,
+        words=match.words,
         tried=notes.tried,
     )
 

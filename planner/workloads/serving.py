@@ -311,15 +311,15 @@ def _sources(scene: Scene) -> list[Source]:
         )
     rate = None if request.space == SINGLE else request.request_rate
     mesh = _mesh(scene, settings)
-    found: list[Source] = []
+    sources: list[Source] = []
     for mode in modes:
         places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
         for place in places:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
-            found.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
+            sources.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
             continue
-        found.append(
+        sources.append(
             ReplicaSource(
                 setting=_setting(scene, scene.place),
                 mesh=mesh,
@@ -329,7 +329,7 @@ def _sources(scene: Scene) -> list[Source]:
                 waits=_waits(scene, mesh),
             )
         )
-    return [_counted_on(source, request.limit_confidence) for source in found]
+    return [_counted_on(source, request.limit_confidence) for source in sources]
 
 
 def _waits(scene: Scene, mesh: OpenMesh[ServingConfigurations]) -> bool:

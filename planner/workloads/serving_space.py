@@ -230,7 +230,9 @@ def on_gpus(scene: Scene) -> Scene:
     is_named = "/" in name and not name.endswith(".toml")
     if is_named or _has_types(scene) or not _is_unpacked(stored_types(model)[1], _gpus(scene)):
         return scene
-    found = next((one for one in _others(scene) if _suits(one.quantization, _gpus(scene))), None)
+    found = next(
+        (other for other in _others(scene) if _suits(other.quantization, _gpus(scene))), None
+    )
     if found is None:
         return scene
     return replace(scene, question=replace(question, model=in_format(model, found.quantization)))
@@ -273,11 +275,11 @@ def _others(scene: Scene) -> list[Checkpoint]:
     """Checkpoints beside the publisher's that the engine serves on all the GPUs."""
     engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
     return [
-        one
-        for one in scene.question.model.checkpoints
-        if one.repository
-        and one.quantization in engine.quantizations
-        and all(one.is_served(engine.name, vendor) for vendor in vendors)
+        checkpoint
+        for checkpoint in scene.question.model.checkpoints
+        if checkpoint.repository
+        and checkpoint.quantization in engine.quantizations
+        and all(checkpoint.is_served(engine.name, vendor) for vendor in vendors)
     ]
 
 

@@ -35,7 +35,7 @@ def packed(steps: Sequence[Step]) -> IndexArray:
 def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
     """Levels or flags added up."""
     found: IndexArray = sum(
-        (np.asarray(one, dtype=np.intp) for one in levels), start=np.zeros((), dtype=np.intp)
+        (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
     )
     return found
 

@@ -197,16 +197,18 @@ def traffic_answers(
         given = asked.get(name, getattr(base or Request, name))
         return None if given is None else read(glossary()[name], given, said(name))
 
-    found: dict[str, object] = {}
+    answers: dict[str, object] = {}
     part = of("prompt_range")
     given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
     if given:
-        found |= answers_of(given[0], str(of(given[0])), None if part is None else str(part), said)
+        answers |= answers_of(
+            given[0], str(of(given[0])), None if part is None else str(part), said
+        )
     habits = [of(name) for name in _HABITS]
     if {*_HABITS} & {*asked} and None not in habits:
-        number, each, share = (float(str(one)) for one in habits)
-        found["request_rate"] = number * share * each / HOUR
-    return found
+        number, each, share = (float(str(habit)) for habit in habits)
+        answers["request_rate"] = number * share * each / HOUR
+    return answers
 
 
 def answers_of(
@@ -325,7 +327,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
 
 def traffic_defaults(request: Request) -> Mapping[str, str]:
     """Where lengths and the rate come from, by term, as far as traffic was told by them."""
-    found: dict[str, str] = {}
+    defaults: dict[str, str] = {}
     if question := _measured_by(request):
         given = str(getattr(request, question))
         shipped = shipped_lengths().get(given) if question == "lengths" else None
@@ -333,19 +335,19 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
         source = shipped.told if shipped else trace.told() if trace else ""
         source = f"{Path(given).name}: {source}" if question == "trace" else source
         source += f", prompts {request.prompt_range}" if request.prompt_range else ""
-        found = {
+        defaults = {
             name: f"{value:,.4g} ({source})"
             for name, value in measured_answers(request).items()
             if getattr(request, name) == value
         }
     habits = traffic_answers({name: getattr(request, name) for name in _HABITS}, None)
     if habits and habits["request_rate"] == request.request_rate:
-        found["request_rate"] = (
+        defaults["request_rate"] = (
             f"{request.request_rate:,.4g} ({request.users:,} users, "
             f"{request.requests_per_user:g} requests an hour of the {request.active_share:.0%} "
             "that are active)"
         )
-    return found
+    return defaults
 
 
 def _count(text: str) -> float:

@@ -140,16 +140,16 @@ def expert_words(work: Adapted) -> str:
 
 def adapter_answers(work: Adapted) -> dict[str, Value]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
-    found: dict[str, Value] = {"virtual_tokens": work.virtual_tokens}
+    answers: dict[str, Value] = {"virtual_tokens": work.virtual_tokens}
     if work.adapter.is_low_rank:
-        found = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
+        answers = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
     if work.saves_ends:
-        found["modules_to_save"] = str(work.modules_to_save)
+        answers["modules_to_save"] = str(work.modules_to_save)
     if not work.double_quantization:
-        found["double_quantization"] = False
+        answers["double_quantization"] = False
     if work.quantization_bits != _BITS[0]:
-        found["quantization_bits"] = work.quantization_bits
-    return found
+        answers["quantization_bits"] = work.quantization_bits
+    return answers
 
 
 def adapter_words(work: Adapted) -> str:
@@ -364,14 +364,14 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of its objective and of how it was tuned; what is as usual not."""
     usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
-    found: dict[str, Value] = {}
+    answers: dict[str, Value] = {}
     if work.training_objective is not usual:
-        found["training_objective"] = str(work.training_objective)
+        answers["training_objective"] = str(work.training_objective)
     if work.tuned is not None:
-        found["tuned"] = work.tuned
+        answers["tuned"] = work.tuned
     if work.precompute_ref_log_probs:
-        found["precompute_ref_log_probs"] = True
-    return found
+        answers["precompute_ref_log_probs"] = True
+    return answers
 
 
 def objective_words(work: TrainingWorkload) -> list[str]:

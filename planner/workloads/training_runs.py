@@ -175,7 +175,9 @@ class TrainingSource(Source):
         counts = sorted(set(self.counts))
         errors = [training_memory_errors(self.setting, count) for count in counts]
         shares = (training_share(self.setting, count, self.fit_confidence) for count in counts)
-        center, spread = ([getattr(one, name) for one in errors] for name in ("center", "spread"))
+        center, spread = (
+            [getattr(error, name) for error in errors] for name in ("center", "spread")
+        )
         return np.array(center), np.array(spread), np.array([*shares])
 
     def _of_counts(self, each: FloatArray, num_gpus: FloatArray) -> Numeric:

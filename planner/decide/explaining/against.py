@@ -310,11 +310,11 @@ class ComparedPlans:
     @property
     def wins(self) -> dict[int, list[str]]:
         """The columns that each plan alone is best in, ties left out."""
-        found: dict[int, list[str]] = {}
-        for one in self.results:
-            if not one.ties:
-                found.setdefault(one.best, []).append(one.name)
-        return found
+        wins: dict[int, list[str]] = {}
+        for result in self.results:
+            if not result.ties:
+                wins.setdefault(result.best, []).append(result.name)
+        return wins
 
     def to_dict(self) -> dict[str, object]:
         """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
@@ -331,7 +331,7 @@ class ComparedPlans:
             ],
             "without_plan": dict(self.missing),
             "settings": {name: list(values) for name, values in self.settings.items()},
-            "results": [one.to_dict() for one in self.results],
+            "results": [result.to_dict() for result in self.results],
             "times_s": {
                 kind: {term: list(values) for term, values in terms.items()}
                 for kind, terms in self.times.items()

@@ -184,10 +184,10 @@ class Explanation:
         try:
             given = pinned.flops_efficiency if pinned.workload == "train" else None
             bound = replace(pinned, ideal=True, flops_efficiency=given)
-            found = evaluated(requested(bound), self.burst)
+            evaluation = evaluated(requested(bound), self.burst)
         except PlannerError:
             return None
-        return first_row(found.table())
+        return first_row(evaluation.table())
 
     @cached_property
     def sensitivities(self) -> list[Sensitivity]:

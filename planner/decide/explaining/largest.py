@@ -291,14 +291,16 @@ class Methods:
 
         None where nothing is feasible.
         """
-        values = dict.fromkeys(name for one in self.methods for name in one.values)
-        results = dict.fromkeys(name for one in self.methods for name in one.row)
+        values = dict.fromkeys(name for method in self.methods for name in method.values)
+        results = dict.fromkeys(name for method in self.methods for name in method.row)
         told = [name for name in results if name not in values and name != self.name]
         return {
-            **{name: [one.values.get(name) for one in self.methods] for name in values},
-            self.name: [one.largest.largest if one.largest else None for one in self.methods],
-            **{n: [known_value(one.row.get(n)) for one in self.methods] for n in told},
-            "ended_by": [one.reason for one in self.methods],
+            **{name: [method.values.get(name) for method in self.methods] for name in values},
+            self.name: [
+                method.largest.largest if method.largest else None for method in self.methods
+            ],
+            **{n: [known_value(method.row.get(n)) for method in self.methods] for n in told},
+            "ended_by": [method.reason for method in self.methods],
         }
 
 

@@ -47,12 +47,12 @@ def outcome(plan: Plan, change: Changing, burst: int | None = None) -> Outcome:
     """A plan predicted whole with a change; what is impossible with it is told, not raised."""
     try:
         other = change(plan)
-        found = evaluated(other, burst)
+        evaluation = evaluated(other, burst)
     except PlannerError as error:
         return Outcome(row=None, reason=str(error))
-    if found.rejected_by:
-        return Outcome(row=None, reason=broken(other, found))
-    return Outcome(row=first_row(found.table()))
+    if evaluation.rejected_by:
+        return Outcome(row=None, reason=broken(other, evaluation))
+    return Outcome(row=first_row(evaluation.table()))
 
 
 def broken(plan: Plan, found: Evaluation) -> str:

@@ -232,7 +232,8 @@ def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
     standings = [cost_standing(row) for row in rows]
     first = standings[0]
     return [
-        place > 0 and first.value > 0 and tied(first, one) for place, one in enumerate(standings)
+        place > 0 and first.value > 0 and tied(first, standing)
+        for place, standing in enumerate(standings)
     ]
 
 
@@ -275,22 +276,22 @@ class Size:
     @property
     def choices(self) -> dict[str, Fleet]:
         """The fleets there are by what they are best at; what is best at several has one entry."""
-        found: dict[str, Fleet] = {}
+        choices: dict[str, Fleet] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
         for name in (FEWEST, CHEAPEST, FASTEST, SIMPLEST):
             fleet = getattr(self, name)
             if fleet is None:
                 continue
-            same = next((other for other, known in found.items() if known is fleet), None)
+            same = next((other for other, known in choices.items() if known is fleet), None)
             if same is not None:
-                found = {
+                choices = {
                     f"{same}, {name}" if other == same else other: known
-                    for other, known in found.items()
+                    for other, known in choices.items()
                 }
             else:
-                found[name] = fleet
-        return found
+                choices[name] = fleet
+        return choices
 
     @property
     def is_proven(self) -> bool:
@@ -352,7 +353,7 @@ def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Val
 
 def _columns(margins: Iterable[Margin]) -> dict[str, float]:
     """Limits with what is sure and what is left of them, in units that the names have."""
-    found = {}
+    columns = {}
     for margin in margins:
         end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
         for word, value in (
@@ -360,8 +361,8 @@ def _columns(margins: Iterable[Margin]) -> dict[str, float]:
             ("sure", margin.sure),
             ("spare", margin.spare),
         ):
-            found[f"{word}_{margin.name}{end}"] = value / scale
-    return found
+            columns[f"{word}_{margin.name}{end}"] = value / scale
+    return columns
 
 
 def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:

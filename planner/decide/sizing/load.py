@@ -188,8 +188,8 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     load = Load(
         name=trace.name,
         periods=tuple(
-            Period(start=place * width, hours=width, request_rate=float(one * scale))
-            for place, one in enumerate(counts)
+            Period(start=place * width, hours=width, request_rate=float(count * scale))
+            for place, count in enumerate(counts)
         ),
         source=f"{trace.told()}, by {60 * width:.3g} min, within which gaps vary by "
         f"{variation:.2f}, again and again",

@@ -45,7 +45,7 @@ class Searches:
             request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
         )  # fmt: skip
         if asked not in self.found:
-            plans = [make_plan(replace(request, contract=one)) for one in self.contracts]
+            plans = [make_plan(replace(request, contract=contract)) for contract in self.contracts]
             problems = [_limited(plan, limits) for plan in plans]
             pairs = zip(plans, searched(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
@@ -503,7 +503,7 @@ def _simplest(request: Request, searches: Searches, fewest: Fleet) -> Fleet | No
 def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
     """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
-    misses = (one for one in result.nearest_misses if one.rejection in limits)
+    misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
     near = [number(miss.row["num_gpus"]) for miss in misses]
     most = plan.problem.setting.machine.cluster.max_gpus or math.inf
     for doubling in range(_DOUBLINGS if near else 0):

@@ -183,7 +183,9 @@ class Service:
             return self
         if self.load is None:
             return replace(self, request=replace(self.request, request_rate=part * self.peak))
-        periods = [replace(one, request_rate=part * one.request_rate) for one in self.load.periods]
+        periods = [
+            replace(period, request_rate=part * period.request_rate) for period in self.load.periods
+        ]
         return replace(self, load=replace(self.load, periods=tuple(periods)))
 
 
@@ -274,7 +276,10 @@ class SharedFleet:
     of_one_type: Mapping[str, float]
 
     def __repr__(self) -> str:
-        where = ", ".join(f"{one.service.name} on {'+'.join(one.gpus)}" for one in self.placements)
+        where = ", ".join(
+            f"{placement.service.name} on {'+'.join(placement.gpus)}"
+            for placement in self.placements
+        )
         return f"<SharedFleet: {where}>"
 
     @property
@@ -295,7 +300,7 @@ class SharedFleet:
     @cached_property
     def rows(self) -> list[dict[str, Value]]:
         """A row for each service on each type of GPU, with the ``share`` that it has there."""
-        return [row for one in self.placements for row in _rows(one)]
+        return [row for placement in self.placements for row in _rows(placement)]
 
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
@@ -569,7 +574,7 @@ def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float
 
 def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
     """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
-    given = [one.request.gpu for one in services if one.request.gpu is not None]
+    given = [service.request.gpu for service in services if service.request.gpu is not None]
     named = [str(word) for gpu in given for word in several(gpu, "gpu")]
     catalogue = Catalogue(services[0].request.specs)
     words = named or [*stock] or [*current_gpus(catalogue)]
@@ -616,9 +621,9 @@ def _too_small(pools: Sequence[Pool], placements: Sequence[Placement]) -> str:
         if pool.most > pool.stock
     ]
     where = ", ".join(
-        f"{one.service.name} on {text.count(part.peak.num_gpus)} {part.gpu}"
-        for one in placements
-        for part in one.parts
+        f"{placement.service.name} on {text.count(part.peak.num_gpus)} {part.gpu}"
+        for placement in placements
+        for part in placement.parts
     )
     return (
         f"The stock is too small: at best it takes {', '.join(lacking)} ({where}). Give more with "

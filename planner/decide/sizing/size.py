@@ -103,9 +103,9 @@ class Sizes:
         if self.best is None or self.best.carried is not None:
             return None
         own = self.best.standing
-        less = [one for one in self.found if one.standing.value < own.value]
-        tied_ones = (one for one in less if tied(own, one.standing))
-        return min(tied_ones, key=lambda one: one.standing.value, default=None)
+        less = [candidate for candidate in self.found if candidate.standing.value < own.value]
+        candidates = (candidate for candidate in less if tied(own, candidate.standing))
+        return min(candidates, key=lambda candidate: candidate.standing.value, default=None)
 
     @property
     def proven(self) -> Size | None:

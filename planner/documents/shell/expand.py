@@ -59,11 +59,11 @@ def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
             return None
         return text.replace(pattern, replacement, -1 if operator == "//" else 1)
     if operator == ":":
-        found = re.fullmatch(r"\s*(-?\d{1,9})\s*(?::\s*(\d{1,9})\s*)?", argument)
-        if found is None or abs(start := int(found[1])) > len(text):
-            return "" if found is not None and int(found[1]) > len(text) else None
+        match = re.fullmatch(r"\s*(-?\d{1,9})\s*(?::\s*(\d{1,9})\s*)?", argument)
+        if match is None or abs(start := int(match[1])) > len(text):
+            return "" if match is not None and int(match[1]) > len(text) else None
         rest = text[start:] if start >= 0 else text[len(text) + start :]
-        return rest if found[2] is None else rest[: int(found[2])]
+        return rest if match[2] is None else rest[: int(match[2])]
     cases = {"^^": text.upper(), ",,": text.lower(),
              "^": text[:1].upper() + text[1:], ",": text[:1].lower() + text[1:]}  # fmt: skip
     return cases.get(operator) if not argument else None
@@ -153,11 +153,11 @@ def arithmetic_value(text: str, variable: Callable[[str], int]) -> int:
     if "++" in text or "--" in text:
         raise NotKnown(f"$(({text})) changes a variable")
     while position < len(stripped):
-        found = _TOKEN.match(stripped, position)
-        if found is None or len(tokens) > _MOST_TOKENS:
+        match = _TOKEN.match(stripped, position)
+        if match is None or len(tokens) > _MOST_TOKENS:
             raise NotKnown(f"$(({text})) is not computed here")
-        tokens.append(found[0].strip())
-        position = found.end()
+        tokens.append(match[0].strip())
+        position = match.end()
     reader = _Reader(tokens, variable, text)
     result = reader.choice(0)
     if reader.position < len(tokens):

@@ -75,7 +75,7 @@ def read_inner(
             known: inside.word(variable_word(follower.expander, value, 0))
             for known, value in own.items()
         },
-        directives=tuple(inside.directive(found) for found in directives(source)),
+        directives=tuple(inside.directive(directive) for directive in directives(source)),
         files={known: inside.file(document) for known, document in follower.files.items()},
     )
 

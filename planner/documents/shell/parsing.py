@@ -91,8 +91,8 @@ class Lexer:
         text, length = self.text, len(self.text)
         while self.position < length:
             char = text[self.position]
-            if found := _BLANK.match(text, self.position) or _CONTINUED.match(text, self.position):
-                self.position = found.end()
+            if match := _BLANK.match(text, self.position) or _CONTINUED.match(text, self.position):
+                self.position = match.end()
             elif char == "#":
                 end = text.find("\n", self.position)
                 self.position = length if end < 0 else end
@@ -108,16 +108,16 @@ class Lexer:
             raise self.fault(too_many("words", MOST_WORDS), start)
         while self.position < length:
             char = text[self.position]
-            if char == "<" and (found := PLACEHOLDER.match(text, self.position)):
-                parts.append(Run(self.position, found.end(), False))
-                self.position = found.end()
+            if char == "<" and (match := PLACEHOLDER.match(text, self.position)):
+                parts.append(Run(self.position, match.end(), False))
+                self.position = match.end()
             elif char in "<>" and text.startswith("(", self.position + 1):
                 parts.append(self._run(self.position + 2, quoted=False))
             elif char in META or text.startswith("\r\n", self.position):
                 break
-            elif found := _PLAIN.match(text, self.position):
-                parts.append(Literal(found[0], self.position, found.end(), ""))
-                self.position = found.end()
+            elif match := _PLAIN.match(text, self.position):
+                parts.append(Literal(match[0], self.position, match.end(), ""))
+                self.position = match.end()
             else:
                 parts += self._special(char, quoted=False)
         self._whole_braces(start, parts)
@@ -152,8 +152,8 @@ class Lexer:
 
     def _escaped(self) -> list[Part]:
         start = self.position
-        if found := _CONTINUED.match(self.text, start):
-            self.position = found.end()
+        if match := _CONTINUED.match(self.text, start):
+            self.position = match.end()
             return []
         self.position = min(start + 2, len(self.text))
         return [Literal(self.text[start + 1 : start + 2] or "\\", start, self.position, "\\")]
@@ -190,9 +190,9 @@ class Lexer:
             if char == end:
                 self.position += 1
                 return parts
-            if found := plain.match(text, self.position, self.limit):
-                parts.append(Literal(found[0], self.position, found.end(), '"'))
-                self.position = found.end()
+            if match := plain.match(text, self.position, self.limit):
+                parts.append(Literal(match[0], self.position, match.end(), '"'))
+                self.position = match.end()
             elif char == "\\":
                 parts += self._escaped_in_quotes(escapable)
             else:
@@ -203,8 +203,8 @@ class Lexer:
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
         start, following = self.position, self.text[self.position + 1 : self.position + 2]
-        if found := _CONTINUED.match(self.text, start):
-            self.position = found.end()
+        if match := _CONTINUED.match(self.text, start):
+            self.position = match.end()
             return []
         if following and following in escapable:
             self.position = start + 2
@@ -242,9 +242,9 @@ class Lexer:
             return self._run(start + 2, quoted=quoted)
         if text.startswith("${", start):
             return self._braced(quoted=quoted)
-        if found := _NAME.match(text, start + 1):
-            self.position = found.end()
-            return Parameter(found[0], start, self.position, quoted)
+        if match := _NAME.match(text, start + 1):
+            self.position = match.end()
+            return Parameter(match[0], start, self.position, quoted)
         self.position = start + 1
         return Literal("$", start, start + 1, '"' if quoted else "")
 
@@ -311,25 +311,25 @@ class Lexer:
 
     def _braced(self, *, quoted: bool) -> Part:
         start, text = self.position, self.text
-        found = _BRACED.match(text, start + 2)
-        if found is not None and found[0][0] in "#!" and text.startswith("}", start + 3):
+        match = _BRACED.match(text, start + 2)
+        if match is not None and match[0][0] in "#!" and text.startswith("}", start + 3):
             self.position = start + 4
-            return Parameter(found[0][0], start, start + 4, quoted)
-        if found is None:
+            return Parameter(match[0][0], start, start + 4, quoted)
+        if match is None:
             end = text.find("}", start)
             if end < 0:
                 raise self.fault("${ is never closed.", start)
             self.position = end + 1
             return Run(start, end + 1, quoted)
-        self.position = found.end()
+        self.position = match.end()
         subscript = operator = ""
         if index := _SUBSCRIPT.match(text, self.position):
             subscript, self.position = index[1], index.end()
         if symbol := _OPERATOR.match(text, self.position):
             operator, self.position = symbol[0], symbol.end()
         argument = self._argument(start, quoted=quoted)
-        prefix = {"#": "length", "!": "indirect"}.get(found[1], operator)
-        return Parameter(found[2], start, self.position, quoted, subscript, prefix, argument)
+        prefix = {"#": "length", "!": "indirect"}.get(match[1], operator)
+        return Parameter(match[2], start, self.position, quoted, subscript, prefix, argument)
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
         parts, text, length = list[Part](), self.text, len(self.text)
@@ -341,9 +341,9 @@ class Lexer:
                 self.position += 1
                 self.depth -= 1
                 return tuple(parts)
-            if found := plain.match(text, self.position):
-                parts.append(Literal(found[0], self.position, found.end(), '"' if quoted else ""))
-                self.position = found.end()
+            if match := plain.match(text, self.position):
+                parts.append(Literal(match[0], self.position, match.end(), '"' if quoted else ""))
+                self.position = match.end()
             elif quoted and char == "\\":
                 parts += self._escaped_in_quotes('$`"\\}')
             else:
@@ -443,8 +443,8 @@ class Parser(Lexer):
             self.position = min(end + 1, len(self.text))
 
     def _reserved(self) -> str:
-        found = _RESERVED.match(self.text, self.position)
-        return found[0] if found else ""
+        match = _RESERVED.match(self.text, self.position)
+        return match[0] if match else ""
 
     def _takes(self, text: str) -> bool:
         if self.text.startswith(text, self.position):
@@ -660,20 +660,20 @@ class Parser(Lexer):
         return Simple(tuple(assignments), tuple(words), tuple(redirections), start, end, declares)
 
     def _assignment(self) -> Assignment | None:
-        found = _ASSIGNED.match(self.text, self.position)
-        if found is None:
+        match = _ASSIGNED.match(self.text, self.position)
+        if match is None:
             return None
-        start, self.position = self.position, found.end()
-        self.assigned.append((found[1], start))
-        adds, subscript = bool(found[3]), found[2] or ""
+        start, self.position = self.position, match.end()
+        self.assigned.append((match[1], start))
+        adds, subscript = bool(match[3]), match[2] or ""
         if not self._takes("("):
-            return Assignment(found[1], start, adds, subscript, value=self.word())
+            return Assignment(match[1], start, adds, subscript, value=self.word())
         elements: list[RawWord] = []
         while True:
             self._lines()
             if self._takes(")"):
-                return Assignment(found[1], start, adds, subscript, elements=tuple(elements))
+                return Assignment(match[1], start, adds, subscript, elements=tuple(elements))
             element = self.word()
             if element.end == element.start:
-                raise self.fault(f"the array {found[1]}=( is never closed.", start)
+                raise self.fault(f"the array {match[1]}=( is never closed.", start)
             elements.append(element)

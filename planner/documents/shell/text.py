@@ -189,8 +189,8 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
             continue
         if given is None:
             # Behind what it may stand, the best first.
-            placed = [one for one in options.values() if one.whole is not None]
-            placed.sort(key=lambda one: one.whole or Span(0, 0), reverse=True)
+            placed = [option for option in options.values() if option.whole is not None]
+            placed.sort(key=lambda option: option.whole or Span(0, 0), reverse=True)
             places = [*([options[after]] if after in options else []), *placed]
             candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
         elif texts is None:
@@ -198,7 +198,7 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
         else:
             candidates = _changed(text, given, texts)
         wanted = after_change(_texts(options), name, texts)
-        found = first_that_reads(candidates, wanted, lambda one: _texts(read(one)))
+        found = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
         if found is None and texts is None:
             found = _removed_again(text, name, wanted, read)
         if found is None:
@@ -209,7 +209,7 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
 
 
 def _texts(options: Mapping[str, Given]) -> dict[str, tuple[str | None, ...]]:
-    return {name: given.texts for name, given in options.items()}
+    return {name: option.texts for name, option in options.items()}
 
 
 def _changed(text: str, given: Given, texts: tuple[str, ...]) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _removed(text: str, given: Given) -> Iterator[str]:
         return
     start, end = _line_start(text, whole.start), whole.end
     if start is not None:
-        if found := _CONTINUED.match(text, end):
-            yield text[:start] + text[found.end() :]
-        elif found := _REST_OF_LINE.match(text, end):
+        if match := _CONTINUED.match(text, end):
+            yield text[:start] + text[match.end() :]
+        elif match := _REST_OF_LINE.match(text, end):
             if text[:start].endswith(("\\\n", "\\\r\n")):
                 before = text[:start]
                 if before.endswith(("\\\n", "\\\r\n")):
                     before = before.rstrip("\r\n")[:-1].rstrip(" \t")
                 yield (before + text[end:])
-            yield text[:start] + text[found.end() :]
+            yield text[:start] + text[match.end() :]
     blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
     following = len(text) - end - len(text[end:].lstrip(" \t"))
     if start is not None:
@@ -290,13 +290,13 @@ def _put_behind(text: str, whole: Span, words: str) -> str:
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"
     indent = text[start : whole.start]
-    if found := _CONTINUED.match(text, end):
-        return f"{text[: found.end()]}{indent}{words} \\\n{text[found.end() :]}"
+    if match := _CONTINUED.match(text, end):
+        return f"{text[: match.end()]}{indent}{words} \\\n{text[match.end() :]}"
     if text[:start].endswith(("\\\n", "\\\r\n")):
         return f"{text[:end]} \\\n{indent}{words}{text[end:]}"
-    found = _REST_OF_LINE.match(text, end)
-    if found is not None and found[1]:
-        return f"{text[: found.end()]}{indent}{words}\n{text[found.end() :]}"
+    match = _REST_OF_LINE.match(text, end)
+    if match is not None and match[1]:
+        return f"{text[: match.end()]}{indent}{words}\n{text[match.end() :]}"
     return f"{text[:end]} {words}{text[end:]}"
 
 

@@ -462,7 +462,7 @@ def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
 
 def _regions(pieces: Pieces) -> tuple[Span, ...]:
     """Places in which the pieces stand in a row, the innermost first."""
-    found: dict[Span, None] = {}
+    regions: dict[Span, None] = {}
     for first in _levels(pieces[0]):
         last: Span | None = first
         for piece in pieces[1:]:
@@ -473,8 +473,8 @@ def _regions(pieces: Pieces) -> tuple[Span, ...]:
             if last is None:
                 break
         if last is not None:
-            found[Span(first.start, last.end)] = None
-    return tuple(found)
+            regions[Span(first.start, last.end)] = None
+    return tuple(regions)
 
 
 def _levels(piece: Piece) -> tuple[Span, ...]:

@@ -40,7 +40,7 @@ class Prefixes:
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> Prefixes:
         """The same with every array changed."""
-        return Prefixes(**{one.name: change(getattr(self, one.name)) for one in fields(self)})
+        return Prefixes(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
     @cached_property
     def hit_rate(self) -> FloatArray:

@@ -42,7 +42,7 @@ def weight_formats(setting: ServingSetting) -> WeightFormats:
     """The formats that the engine is served of the model: published ones where there are."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
     whole = np.zeros(len(weight))
-    kept: dict[str, FloatArray] = {}
+    formats: dict[str, FloatArray] = {}
     for code, found in _served_checkpoints(setting).items():
         usual = weight[code]
         if found.group_size is not None:  # with its share of a group's scale and zero point
@@ -51,18 +51,18 @@ def weight_formats(setting: ServingSetting) -> WeightFormats:
             weight[code] = bare + of_group / found.group_size
         whole[code] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
         for part in found.sixteen_bit:
-            kept.setdefault(part, np.zeros(len(weight)))[code] = 1.0
-    return WeightFormats(weight=weight, kept=kept, whole_layers=whole)
+            formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
+    return WeightFormats(weight=weight, kept=formats, whole_layers=whole)
 
 
 def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoint]:
     """The first published checkpoint of each format that the engine is served on these GPUs."""
     engine, vendor = setting.engine.name, setting.machine.gpu.vendor
-    found: dict[Quantization, Checkpoint] = {}
-    for one in setting.model.checkpoints:
-        if one.is_served(engine, vendor):
-            found.setdefault(Quantization[one.quantization.upper()], one)
-    return found
+    checkpoints: dict[Quantization, Checkpoint] = {}
+    for checkpoint in setting.model.checkpoints:
+        if checkpoint.is_served(engine, vendor):
+            checkpoints.setdefault(Quantization[checkpoint.quantization.upper()], checkpoint)
+    return checkpoints
 
 
 _LATENT: Mapping[str, Callable[[Product], bool]] = {

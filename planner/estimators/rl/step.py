@@ -250,8 +250,8 @@ class RlStep:
     def peak_memory(self) -> FloatArray:
         """Bytes of the fullest GPU in the phase that needs most."""
         first, *others = self.phase_memory
-        for one in others:
-            first = np.maximum(first, one)
+        for other in others:
+            first = np.maximum(first, other)
         return first
 
     @property

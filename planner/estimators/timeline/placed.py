@@ -331,9 +331,9 @@ def placed(
 def _before(works: Sequence[Sequence[Work]]) -> list[int]:
     """The number of the work before each on its rank, -1 for the first."""
     found: list[int] = []
-    for mine in works:
+    for work in works:
         first = len(found)
-        found += [first + n - 1 if n else -1 for n in range(len(mine))]
+        found += [first + n - 1 if n else -1 for n in range(len(work))]
     return found
 
 

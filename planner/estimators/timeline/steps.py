@@ -67,8 +67,8 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [
-        Chunk(seconds=_summed(mine, each, sends), layers=float(layers[at].sum()))
-        for at, mine in enumerate(counts)
+        Chunk(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
+        for at, count in enumerate(counts)
     ]
 
 
@@ -95,7 +95,7 @@ def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, di
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
     shown = first(block.gather) + first(block.offload)
-    found = {}
+    passes = {}
     for kind, total in totals.items():
         exchanges = [one for one in time.operators if one.part != "compute"]
         inside = sum(
@@ -104,11 +104,11 @@ def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, di
             else first(one.backward) + first(one.repeated(again))
             for one in exchanges
         )
-        found[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
-    found[FORWARD][COMPUTE] += first(block.reference)
+        passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
+    passes[FORWARD][COMPUTE] += first(block.reference)
     weights = first(time.weights) if splits else 0.0
-    found[BACKWARD][COMPUTE] -= weights
-    return {**found, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
+    passes[BACKWARD][COMPUTE] -= weights
+    return {**passes, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
 
 
 ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")

@@ -66,12 +66,12 @@ def layer_adapter_parameters(
         return np.asarray(
             setting.workload.virtual_tokens * prefix_width(setting.model, group) / tensor_parallel
         )
-    found = []
+    parameters = []
     for matrix in adapted_matrices(setting, group):
         depth, columns = matrix.local(tensor_parallel)
         rank = setting.workload.lora_rank
-        found.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
-    return add(found)
+        parameters.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
+    return add(parameters)
 
 
 def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
@@ -98,14 +98,14 @@ def layer_expert_parameters(
     setting: Setting, group: LayerGroup, expert_parallel: Numeric, expert_tensor_parallel: Numeric
 ) -> FloatArray:
     """Trained parameters of one layer's routed experts on one rank."""
-    found = []
+    parameters = []
     for matrix in expert_matrices(setting, group):
         depth, columns = matrix.local(expert_tensor_parallel)
         rank = setting.workload.lora_rank
-        found.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
-    if not found:
+        parameters.append(adapter_parameters(depth=depth, columns=columns, lora_rank=rank))
+    if not parameters:
         return np.zeros(())
-    return _expert_sets(setting, group, expert_parallel) * add(found)
+    return _expert_sets(setting, group, expert_parallel) * add(parameters)
 
 
 def _expert_sets(setting: Setting, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:

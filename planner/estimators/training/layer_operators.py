@@ -181,11 +181,11 @@ def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
     """What every operator of a layer or an end takes, with its exchanges."""
     again = share.recomputation
     for op in layer.operators:
-        timed_ones = KINDS_TIMED[type(op)](share, op, layer)
+        operators = KINDS_TIMED[type(op)](share, op, layer)
         if again.spares and op.repeatable:
             left = spared(op, again)
-            timed_ones = (replace(one, spared=left) for one in timed_ones)
-        yield from timed_ones
+            operators = (replace(operator, spared=left) for operator in operators)
+        yield from operators
 
 
 def _block_exchange(share: Share, op: ops.BlockExchange, layer: Layer) -> Iterator[Operator]:

@@ -139,8 +139,8 @@ class TowerShare:
         nothing = np.zeros(())
         # No gradient reaches frozen layers that stand before all trained ones.
         alone = (
-            replace(one, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
-            for one in operators
+            replace(operator, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
+            for operator in operators
         )
         time = layer_time(alone, share.recomputation, launch_time)
         return replace(time, launch_wait_backward=nothing)

@@ -142,7 +142,7 @@ def given_by(name: str, word: Word) -> Given:
 
 def _scheduled(script: Script) -> dict[str, str]:
     """Variables that SLURM sets for what the head of a script asks."""
-    if not any(one.kind == "SBATCH" for one in script.directives):
+    if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}
     layer = layer_of_directives(script.directives)
     nodes, tasks = layer.number("num_nodes"), layer.number("tasks")

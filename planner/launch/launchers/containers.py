@@ -452,11 +452,11 @@ def _of_service_with_runtime(service: Place, runtime: Place) -> Iterator[Contain
     place = predictor.get("model")
     mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
     known = {"Name": service.get("metadata", "name").pieces}
-    for one in runtime.get("spec", "containers").entries():
-        container = container_at(one, {}, mounts)
+    for entry in runtime.get("spec", "containers").entries():
+        container = container_at(entry, {}, mounts)
         more = [word_at(in_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
         words = (
-            word_at(replaced(word.pieces, _IN_RUNTIME, known), one) for word in container.words
+            word_at(replaced(word.pieces, _IN_RUNTIME, known), entry) for word in container.words
         )
         yield replace(
             container,
@@ -464,7 +464,7 @@ def _of_service_with_runtime(service: Place, runtime: Place) -> Iterator[Contain
             environment={**container.environment, **environment_at(place.get("env"))},
             world=World(
                 gpu=gpu_of_nodes(predictor),
-                gpus_per_node=gpu_limit(place) or gpu_limit(one),
+                gpus_per_node=gpu_limit(place) or gpu_limit(entry),
                 copies=predictor.get("minReplicas").given("replicas"),
             ),
         )
@@ -557,7 +557,7 @@ def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
 def _of_compose(service: str, place: Place, name: str) -> Container:
     environment = environment_at(place.get("environment"))
     volumes = (entry.text or "" for entry in place.get("volumes").entries())
-    mounts = [(inside, path) for path, _, inside in (one.partition(":") for one in volumes)]
+    mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
     for key in ("entrypoint", "command"):

@@ -463,8 +463,8 @@ _VOLUMES = ("-v", "--volume")
 def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
     """The words behind ``NAME=value``."""
     index = 0
-    while index < len(rest) and (found := _ASSIGNMENT.match(rest[index].begins or "")):
-        environment[found[1]] = rest[index].after(found.end())
+    while index < len(rest) and (match := _ASSIGNMENT.match(rest[index].begins or "")):
+        environment[match[1]] = rest[index].after(match.end())
         index += 1
     return rest[index:]
 

@@ -84,7 +84,9 @@ def with_arguments(
     places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_GIVEN)]
     if found is None or not places:
         return [*words]
-    own = [word for one in documents(found.text, keys[0]) for word in options_of(one, "--")]
+    own = [
+        word for document in documents(found.text, keys[0]) for word in options_of(document, "--")
+    ]
     return [*words[: places[0]], *own, *words[places[0] + 1 :]]
 
 
@@ -241,7 +243,7 @@ def _configs_above(path: Path) -> Iterator[Path]:
         for name in _CONFIGS:
             with suppress(OSError):
                 files = (folder / name).glob("**/*master*.yaml")
-                yield from sorted(files, key=lambda one: (len(one.parts), one.name))
+                yield from sorted(files, key=lambda file: (len(file.parts), file.name))
 
 
 def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
@@ -282,7 +284,7 @@ def _servers(entry: Place) -> Iterator[Container]:
     gpu = (runner[2] or runner[0]).partition("-")[0]
     for scenario, point in _points(entry):
         pools = {role: point.get(role) for role in ("prefill", "decode")}
-        workers = {role: one for role, one in pools.items() if one.is_mapping} or {"": point}
+        workers = {role: pool for role, pool in pools.items() if pool.is_mapping} or {"": point}
         for role, worker in workers.items():
             yield Container(
                 name=role,
@@ -498,7 +500,7 @@ def refused(programs: Sequence[str], text: str) -> str:
     >>> refused(["/usr/bin/koboldcpp"], "")[:39]
     'starts KoboldCpp, of which planner has '
     """
-    names = {*programs, *(one.rpartition("/")[2] for one in programs)}
+    names = {*programs, *(program.rpartition("/")[2] for program in programs)}
     for row in shipped_rows("launchers/refused.csv"):
         keys = row["keys"].split()
         is_document = all(re.search(rf"^[ \t-]*{key}[ \t]*:", text, re.MULTILINE) for key in keys)

@@ -57,7 +57,7 @@ def tasks_of(text: str, name: str) -> tuple[Container, ...]:
 
     Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
-    return tuple(one for document in documents(text, name) for one in _tasks(document, name))
+    return tuple(task for document in documents(text, name) for task in _tasks(document, name))
 
 
 def _tasks(document: Place, name: str) -> Iterator[Container]:
@@ -255,12 +255,12 @@ def _of_kubeai(spec: Place) -> Container:
 def _of_truss(document: Place, name: str) -> Container:
     start = document.get("docker_server", "start_command")
     mounts = [
-        (f"{_CACHE}{one.get('volume_folder').text}", one.get("repo_id").text or "")
-        for one in document.get("model_cache").entries()
+        (f"{_CACHE}{entry.get('volume_folder').text}", entry.get("repo_id").text or "")
+        for entry in document.get("model_cache").entries()
     ]
     mounts += [
-        (one.get("mount_location").text or "", (one.get("source").text or "").partition("@")[0])
-        for one in document.get("weights").entries()
+        (entry.get("mount_location").text or "", (entry.get("source").text or "").partition("@")[0])
+        for entry in document.get("weights").entries()
     ]
     environment = environment_at(document.get("environment_variables"))
     pieces: Pieces = in_mounts(start.pieces, mounts)

@@ -85,19 +85,21 @@ def layer_of_directives(directives: Sequence[Directive]) -> Layer:
     """What the lines for the scheduler at the head of a script say."""
     said: dict[str, Given] = {}
     gpu: str | None = None
-    for one in directives:
-        table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(one.kind, ""), {})
-        if one.kind == "PBS" and one.option == "-l":
-            said.update(_selected(one))
+    for directive in directives:
+        table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
+        if directive.kind == "PBS" and directive.option == "-l":
+            said.update(_selected(directive))
             continue
-        if one.kind == "SBATCH" and one.option in _CONSTRAINTS:
-            gpu = gpu or _constraint(one.text)
-        field = table.get(one.option)
+        if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
+            gpu = gpu or _constraint(directive.text)
+        field = table.get(directive.option)
         if field is None:
             continue
-        gpu = _kind(one.text) or gpu
-        whole = Word(text=one.text, span=one.span, line=one.line, raw=one.text)
-        if (given := _given(one.option, whole, field)) is not None:
+        gpu = _kind(directive.text) or gpu
+        whole = Word(
+            text=directive.text, span=directive.span, line=directive.line, raw=directive.text
+        )
+        if (given := _given(directive.option, whole, field)) is not None:
             said[field] = given
     return Layer(kind="slurm", said=said, gpu=gpu)
 
@@ -171,16 +173,16 @@ def _told(wants: Given, has: Given, what: str, number: str = "") -> str:
 
 def _constraint(text: str | None) -> str | None:
     """The first feature of nodes that looks like the name of a GPU: ``a100`` of ``ib&a100``."""
-    found = _FEATURE.search(text or "")
-    return found[0] if found else None
+    match = _FEATURE.search(text or "")
+    return match[0] if match else None
 
 
 def _kind(text: str | None) -> str | None:
     """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
     if not text:
         return None
-    if found := _KIND.search(text):
-        return found[1]
+    if match := _KIND.search(text):
+        return match[1]
     head, colon, count = text.partition(":")
     is_name = re.fullmatch(r"[A-Za-z][\w-]*", head) is not None and head != "gpu"
     return head if colon and count.isdecimal() and is_name else None
@@ -198,22 +200,22 @@ def _given(option: str, word: Word, field: str) -> Given | None:
             return _as_given(option, word, None, None, f"{option} {text} does not set the number")
         text = first
     if option == "--map-by":
-        if (found := re.match(r"ppr:(\d+):node", text)) is None:
+        if (match := re.match(r"ppr:(\d+):node", text)) is None:
             return None
-        return _part(option, word, found.span(1), shift)
+        return _part(option, word, match.span(1), shift)
     if option == "--gres":
-        found = _GRES.search(text)
-        if found is None:
+        match = _GRES.search(text)
+        if match is None:
             return None
         return (
-            _part(option, word, found.span(1), shift)
-            if found[1]
+            _part(option, word, match.span(1), shift)
+            if match[1]
             else _as_given(option, word, "1", None)
         )
     if text.startswith("device="):
         return _devices(option, word, text.removeprefix("device="))
-    if (found := _COUNT.fullmatch(text)) is not None:
-        return _part(option, word, found.span(3), shift)
+    if (match := _COUNT.fullmatch(text)) is not None:
+        return _part(option, word, match.span(3), shift)
     if text.isdecimal():
         return _part(option, word, (0, len(text)), shift)
     if text in ("gpu", "auto", "cpu", "all"):
@@ -269,7 +271,7 @@ def hosts(kind: str, option: str, word: Word, listed: HereDocument | None) -> La
     if listed is not None:
         lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
         names = [line for line in lines if line]
-    slots = [found[1] for name in names if (found := _SLOTS.search(name))]
+    slots = [match[1] for name in names if (match := _SLOTS.search(name))]
     said = {NODES: _as_given(option, word, str(len(names)), None)}
     if len(slots) == len(names) and len(set(slots)) == 1:
         said[PER_NODE] = _as_given(option, word, slots[0], None)
@@ -332,10 +334,10 @@ def gpu_called(word: str, folder: Path | None = None) -> str | None:
     words = _words(folder)
     if (whole := words.get(plain)) is not None:
         return whole
-    found = _pattern(folder).match(plain)
-    if found is None:  # of a short name the first part, as in l4-vws
+    match = _pattern(folder).match(plain)
+    if match is None:  # of a short name the first part, as in l4-vws
         return words.get(plain.partition("-")[0])
-    return _of_size(found[0], plain[found.end() :], folder)
+    return _of_size(match[0], plain[match.end() :], folder)
 
 
 def gpus_named(

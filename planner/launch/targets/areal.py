@@ -54,8 +54,8 @@ def allocated(text: str) -> tuple[str, dict[str, int], dict[str, int]]:
     >>> allocated("d4m2p4")
     ('', {'d': 4, 't': 2, 'p': 4}, {})
     """
-    found = _PART.match(text.strip("'\" "))
-    backend, rest = (found[1] or "", found[2]) if found else ("", "")
+    match = _PART.match(text.strip("'\" "))
+    backend, rest = (match[1] or "", match[2]) if match else ("", "")
     own, _, experts = rest.partition("|")
     sizes = [
         {name.replace("m", "t"): int(size) for name, size in _SIZE.findall(part.partition(":")[2])}

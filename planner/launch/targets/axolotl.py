@@ -127,11 +127,11 @@ def _loss(documents: list[Found], values: Mapping[str, object]) -> Words:
         named = [_LOSSES["cut_cross_entropy"]]
     if not named:
         return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
-    found: Words = {"loss_kernel": named[0]}
+    loss: Words = {"loss_kernel": named[0]}
     chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
     if named[0] == "chunked" and chunks.isdecimal():
-        found["loss_chunks"] = int(chunks)
-    return found
+        loss["loss_chunks"] = int(chunks)
+    return loss
 
 
 def text_of_key(documents: list[Found], key: str) -> str | None:
@@ -143,15 +143,15 @@ def text_of_key(documents: list[Found], key: str) -> str | None:
 
 
 def _translate(document: Found, sources: Sources) -> None:
-    for key, given in document.options.items():
+    for key, option in document.options.items():
         # Keys of the command line have hyphens.
         name = key.lstrip("-").replace("-", "_")
-        text = text_of(given)
-        if not given.texts or text in ("null", ""):
+        text = text_of(option)
+        if not option.texts or text in ("null", ""):
             continue
         for into, word in _DIALECT.into(name, text):
             place = sources.script if into.startswith("--") else sources.accelerate
-            put = given if word is None else given.saying(word)
+            put = option if word is None else option.saying(word)
             sources.put(place, into, put)
     if any(name.startswith("fsdp_config.") for name in document.options):
         sources.put(sources.accelerate, "distributed_type", stated("distributed_type", "FSDP"))

@@ -49,7 +49,7 @@ def _script(words: Sequence[str]) -> str:
 
 def _tell(reading: Reading, found: Gathered) -> None:
     """What no row tells of a command."""
-    script = _script([one.single or "" for one in reading.found.positional])
+    script = _script([word_option.single or "" for word_option in reading.found.positional])
     row = _SCRIPTS.get(script, {})
     plugin = told(reading, "--plugin", "-p") or "gemini"
     if plugin in _CHUNKED:

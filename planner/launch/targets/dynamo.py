@@ -162,7 +162,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
     servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
     unset = [server.model for server in servers if isinstance(server.model, Variable)]
-    texts = (one.text for server in servers for one in server.settings.options)
+    texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
         drafts = draft_word(servers[0].worker.job)
         unset += [drafts] if isinstance(drafts, Variable) else []

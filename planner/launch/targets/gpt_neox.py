@@ -30,7 +30,7 @@ _OF_TABLE = "attention_config"
 def _tell(reading: Reading, found: Gathered) -> Words | None:
     """What no row tells of a configuration, or of a command with those that it names."""
     options = reading.found.options
-    kinds = {given.single for name, given in options.items() if name.startswith(_OF_TABLE)}
+    kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
     strange = next((kind for kind in _UNREAD if kind in kinds), "")
     if (reading.number("moe_num_experts") or 1) > 1:
         strange = "moe_num_experts"

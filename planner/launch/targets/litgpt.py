@@ -32,7 +32,7 @@ _RANK = 8
 
 def _tell(reading: Reading, found: Gathered) -> None:
     """What no row tells of a configuration, or of a command with the one that it names."""
-    words = [one.single or "" for one in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.found.positional]
     command = next((word for word in words if word in (*_COMMANDS, *_UNREAD)), "")
     if command in _UNREAD or "adapter" in words:
         raise LaunchError(
@@ -60,7 +60,7 @@ def _tell(reading: Reading, found: Gathered) -> None:
 
 def _whole(found: Found) -> Mapping[str, Given]:
     """The command's options over those of its configuration, without their dashes."""
-    own = {plain(name): one for name, one in worded(found).options.items()}
+    own = {plain(name): option for name, option in worded(found).options.items()}
     named = own.get("config")
     beside = found.files.get((named and named.single) or "")
     return {**(beside.options if beside else {}), **own}

@@ -80,9 +80,9 @@ def _put_model(told: Told) -> None:
     repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
     last = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
     stem = _PARTS.sub("", last)
-    found = _TYPE.search(stem)
-    kind = tag or (found[1] if found else "")
-    stem = stem[: found.start()] if found else stem
+    match = _TYPE.search(stem)
+    kind = tag or (match[1] if match else "")
+    stem = stem[: match.start()] if match else stem
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     told.values["model"] = checkpoint_of(stem).model or stem

@@ -65,12 +65,12 @@ def _whole(found: Found) -> Mapping[str, Given]:
     """All options, ``${variables.max_seq_len}`` as OmegaConf puts it in."""
     beside = _beside(found)
     options = {**(beside.options if beside else {}), **worded(found).options}
-    return {name: _followed(given, options) for name, given in options.items()}
+    return {name: _followed(option, options) for name, option in options.items()}
 
 
 def _called(reading: Reading) -> str | None:
     """The model that the name of a configuration that is not here is that of."""
-    names = (one.single or "" for one in reading.found.positional)
+    names = (word_option.single or "" for word_option in reading.found.positional)
     stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
     return next((model for stem in stems if (model := model_named(stem))), None)
 

@@ -324,7 +324,7 @@ def answers(reading: Reading) -> Answers:
     values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
     if values.get("adapter", "none") == "none":
         values["lora_rank"] = None
-    values = found.values = {name: one for name, one in values.items() if one is not None}
+    values = found.values = {name: value for name, value in values.items() if value is not None}
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model

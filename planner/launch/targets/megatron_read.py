@@ -299,7 +299,7 @@ def _with_document(found: Found) -> Found:
     ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
     words = [given.single or "" for given in found.positional]
-    files = (one for one in found.files.values() if is_swift_document(one.options))
+    files = (file for file in found.files.values() if is_swift_document(file.options))
     named = next(files, None)
     is_alone = not words and is_swift_document(found.options)
     if not (is_alone or (named and is_command("megatron-swift", words))):
@@ -342,12 +342,12 @@ def answers(reading: Reading) -> Answers:
         It trains something that is not predicted.
     """
     given = reading.found
-    whole = _with_document(given)
-    words = [text for one in whole.positional for text in one.texts if text]
+    command = _with_document(given)
+    words = [text for one in command.positional for text in one.texts if text]
     if not is_command("megatron-swift", words):
         return read_megatron(reading, "Megatron-LM")
-    is_document = whole is not given
-    found, model = _options(whole)
+    is_document = command is not given
+    found, model = _options(command)
     reading = Reading.of(found, _TABLE)
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = read_megatron(reading, "Megatron-LM")
@@ -441,11 +441,11 @@ def _options(found: Found) -> tuple[Found, str | None]:
     named = found.options.get(_SHORT)
     off = {
         name
-        for name, given in found.options.items()
-        if not given.texts
+        for name, option in found.options.items()
+        if not option.texts
         and re.search(rf"--{name[2:].replace('-', '[-_]')}[\s\\=]+false\b", found.text)
     }
-    left = {name: one for name, one in found.options.items() if name not in {*off, _SHORT}}
+    left = {name: option for name, option in found.options.items() if name not in {*off, _SHORT}}
     if _EXPERTS not in left:
         left[_EXPERTS] = stated(_EXPERTS, "1", found.line)
     return replace(found, options=left), None if named is None else named.texts[0]

@@ -310,17 +310,17 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
         return [layer % int(plain) == 0 for layer in range(num_layers)]
     inner = plain.removeprefix("(")
     body, _, times = inner.rpartition(")") if plain.startswith("(") else (inner, "", "")
-    found: list[bool] = []
+    layers: list[bool] = []
     for part in body.split("+"):
         each = _FREQUENCY.fullmatch(part.strip())
         if each is None:
             return None
         digits = [digit == "1" for digit in each[1] if digit in "01"]
-        found += digits * min(int(each[2] or 1), _MOST_LAYERS)
+        layers += digits * min(int(each[2] or 1), _MOST_LAYERS)
     repeated = times.strip().removeprefix("*")
     if repeated and not repeated.isdecimal():
         return None
-    return (found * min(int(repeated or 1), _MOST_LAYERS))[:_MOST_LAYERS]
+    return (layers * min(int(repeated or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
 def layers_of(reading: Reading) -> int | None:

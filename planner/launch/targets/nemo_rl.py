@@ -164,9 +164,9 @@ def _whole(found: Found) -> tuple[Found, list[str]]:
     def value(key: str) -> str | None:
         return None if key not in options else options[key].single
 
-    for key, given in options.items():
-        if (text := given.single) and (told := interpolated(text, value)) not in (None, text):
-            options[key] = replace(given, texts=(told,))
+    for key, option in options.items():
+        if (text := option.single) and (told := interpolated(text, value)) not in (None, text):
+            options[key] = replace(option, texts=(told,))
     return replace(found, options=options), absent
 
 
@@ -187,7 +187,9 @@ def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
     over = tuple(
         name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}." for name in found.options
     )
-    kept = {name: one for name, one in options.items() if not (over and name.startswith(over))}
+    kept = {
+        name: option for name, option in options.items() if not (over and name.startswith(over))
+    }
     return {**kept, **found.options}
 
 
@@ -273,8 +275,8 @@ def _token_budget(reading: Reading, found: Gathered, copies: int) -> None:
 def _updates(reading: Reading, found: Gathered) -> None:
     """How many updates a step of its own is, and tokens of all of them."""
     sections = _ALGORITHMS[:3]
-    prompts = number(reading, *(f"{one}num_prompts_per_step" for one in sections))
-    each = number(reading, *(f"{one}num_generations_per_prompt" for one in sections))
+    prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
+    each = number(reading, *(f"{section}num_generations_per_prompt" for section in sections))
     batch = found.values["global_batch_size"]
     tell_updates(found, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
 

@@ -40,7 +40,7 @@ def with_models(found: Sequence[Found]) -> list[Found]:
 
 
 def _words(found: Found) -> list[str]:
-    return [given.single or "" for given in found.positional]
+    return [word_option.single or "" for word_option in found.positional]
 
 
 def modelfile_of(text: str, name: str) -> Found | None:
@@ -50,10 +50,10 @@ def modelfile_of(text: str, name: str) -> Found | None:
     )
     options: dict[str, Given] = {}
     for line, words in enumerate(text.split("\n"), start=1):
-        if found := _INSTRUCTION.match(words.strip()):
-            option = found["name"].rpartition(" ")[2]
-            option = option.upper() if option == found["name"] else option
-            options[option] = stated(option, found["text"].strip("\"'"), line)
+        if match := _INSTRUCTION.match(words.strip()):
+            option = match["name"].rpartition(" ")[2]
+            option = option.upper() if option == match["name"] else option
+            options[option] = stated(option, match["text"].strip("\"'"), line)
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     begins = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))

@@ -27,7 +27,7 @@ _LENGTH, _BATCH = 4096, 8
 
 def _tell(reading: Reading, found: Gathered) -> None:
     """What no row tells of a command."""
-    words = [one.single or "" for one in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.found.positional]
     own = next((word for word in words if word.endswith(_PROGRAMS)), "")
     program = own.rpartition("/")[2].removesuffix(".py")
     if flag(reading, "--use_peft", "--use_lora"):

@@ -123,7 +123,7 @@ _SAMPLES = ("--n_samples_per_prompt", "--rollout.n_samples_per_prompt")
 
 def _word(reading: Reading) -> str:
     """What the name of the program trains."""
-    words = [text for given in reading.found.positional for text in given.texts if text]
+    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
     words += filter(None, [reading.text("--module")])  # as launchers call it
     module = next((word for word in words if word.startswith(_MODULE)), "")
     return module.removeprefix(_MODULE)
@@ -257,7 +257,7 @@ def _quantities(job: Job) -> Quantities:
 
 
 def _draft(job: Job, settings: Settings) -> Draft:
-    options = [Argument.of(one) for one in settings.options]
+    options = [Argument.of(option) for option in settings.options]
     if job.hub_name is None:
         options.insert(0, Argument(words=("--actor.model_name_or_path", MODEL)))
     arguments = (

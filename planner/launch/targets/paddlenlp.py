@@ -73,8 +73,8 @@ def answers(reading: Reading) -> Answers:
         It trains something that is not predicted.
     """
     found = worded(reading.found)
-    files = {name: one for file in found.files.values() for name, one in file.options.items()}
-    plain = {name.lstrip("-"): one for name, one in found.options.items()}
+    files = {name: option for file in found.files.values() for name, option in file.options.items()}
+    plain = {name.lstrip("-"): option for name, option in found.options.items()}
     reading = TARGET.reading(replace(found, options={**files, **plain}))
     answer = gathered(reading, "PaddleNLP")
     values = answer.values

@@ -70,7 +70,7 @@ def reader_of_steps(
         put(reading, update, found)
         _complete(found)
         names = step.table.options | step.table.used
-        used = {one.option for name, one in reading.found.options.items() if name in names}
+        used = {option.option for name, option in reading.found.options.items() if name in names}
         return found.made("rl", used=update.used | used, unread=update.unread | update.ignored)
 
     step = replace(
@@ -263,9 +263,9 @@ def _nodes(job: Job, gpus: int) -> tuple[int, int]:
         The sides have neither whole nodes nor as many GPUs on each.
     """
     node, sides = job.gpus_per_node, (job["train_gpus"], job["rollout_gpus"])
-    if all(one % node == 0 for one in sides):
+    if all(side % node == 0 for side in sides):
         return gpus // node, node
-    if all(one % job.num_nodes == 0 for one in sides):
+    if all(side % job.num_nodes == 0 for side in sides):
         return job.num_nodes, gpus // job.num_nodes
     near = max(round(sides[0] / node), 1) * node
     raise LaunchError(

@@ -130,7 +130,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     """Where trainer and engine run, and how old the weights of answers may be."""
     values = found.values
-    words = [one.single or "" for one in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.found.positional]
     words += filter(None, [reading.text("--module")])
     placement = Placement.SEPARATE
     if flag(reading, f"{_PLACED}colocate_all", default=True):

@@ -174,7 +174,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     ``train_async.py`` generates the answers of the next step while this one is trained.
     """
     values = found.values
-    words = [one.single or "" for one in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.found.positional]
     placement = Placement.SEPARATE
     if reading.has("--colocate"):
         placement = Placement.COLOCATED

@@ -71,7 +71,7 @@ def answers(reading: Reading) -> Answers:
 
 
 def _is_bench(found: Found, *commands: str) -> bool:
-    words = {(one.single or "").rsplit("/", 1)[-1] for one in found.positional}
+    words = {(word_option.single or "").rsplit("/", 1)[-1] for word_option in found.positional}
     return _BENCH in words and bool({*commands} & words)
 
 
@@ -99,11 +99,11 @@ def _pools(reading: Reading) -> Answers:
         }
         count = own.get("num_instances")
         instances = 1 if count is None else whole(count.single) or 1
-        told = server_told(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
+        settings = server_told(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
         copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
-        values = {**told.values, copies: instances}
-        values["num_gpus"] = int(told.values["num_gpus"]) * instances
-        found.append(replace(told, values=values))
+        values = {**settings.values, copies: instances}
+        values["num_gpus"] = int(settings.values["num_gpus"]) * instances
+        found.append(replace(settings, values=values))
     first, second = found
     num_gpus = first.values["num_gpus"] + second.values["num_gpus"]
     return replace(
@@ -166,7 +166,7 @@ def _with_files(reading: Reading) -> Reading:
 
 
 def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
-    texts = {name: given.single for name, given in options.items()}
+    texts = {name: option.single for name, option in options.items()}
     lowered = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
     }
@@ -228,7 +228,11 @@ def _process(server: Server) -> Process:
     arguments = [
         Argument(words=("trtllm-serve", server.model)),
         *server.listening,
-        *(Argument.of(one) for one in server.settings.options if one.option.startswith("--")),
+        *(
+            Argument.of(option)
+            for option in server.settings.options
+            if option.option.startswith("--")
+        ),
         Argument(words=("--config", f"{worker.name}.yaml")),
     ]
     if worker.num_nodes == 1:
@@ -277,7 +281,7 @@ def _addresses(server: Server) -> list[Variable]:
 def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     """The word of the YAML that the user replaces, where no name of the draft is known."""
     word = draft_word(servers[0].worker.job)
-    if isinstance(word, str) or not any(word.name in str(document(one)) for one in servers):
+    if isinstance(word, str) or not any(word.name in str(document(server)) for server in servers):
         return ()
     return (
         Remark(

@@ -319,7 +319,7 @@ def _options(found: Found) -> _Options:
             if _KEY.fullmatch(option):
                 options.is_older = True
             options.given.setdefault(_OLDER.get(name, name), given)
-    first = next((one.single or "" for one in found.positional), "")
+    first = next((word_option.single or "" for word_option in found.positional), "")
     options.is_script = first.rpartition("/")[2] == _SCRIPT
     if options.is_script:
         for variable, name in _VARIABLES.items():

@@ -367,13 +367,15 @@ def _whole(found: Found) -> Found:
     sources = Sources(name=found.name)
     gather(found, sources)
     spelled = {given.option for given in sources.script.values()}
-    others = {name: one for name, one in found.options.items() if one.option not in spelled}
+    others = {
+        name: option for name, option in found.options.items() if option.option not in spelled
+    }
     found = replace(found, options={**others, **sources.script})
     given, gpus = found.world.num_gpus, _of_server(Reading(found=found, meanings={}))
     total = number_of(given) or 0
     if given and gpus and not given.line and total > gpus:
-        own = stated(given.option, str(total - gpus), given.line)
-        found = replace(found, world=replace(found.world, num_gpus=own))
+        option = stated(given.option, str(total - gpus), given.line)
+        found = replace(found, world=replace(found.world, num_gpus=option))
     return found
 
 
@@ -392,7 +394,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: answers, lengths, who runs where."""
     values = found.values
     values["framework"] = "TRL"
-    words = [one.single or "" for one in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.found.positional]
     is_swift = starts_swift(words)
     if is_swift:
         found.notes.append("ms-swift has no profile: predicted as TRL, whose trainer it extends.")

@@ -119,7 +119,9 @@ def is_of(values: Mapping[str, object]) -> bool:
 def _tell(reading: Reading, found: Gathered) -> None:
     """What the update of the policy is; see the module."""
     _tell_program(reading, found)
-    if any((one.single or "").endswith(_SUPERVISED) for one in reading.found.positional):
+    if any(
+        (word_option.single or "").endswith(_SUPERVISED) for word_option in reading.found.positional
+    ):
         _supervised(reading, found)
         return
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
@@ -141,7 +143,7 @@ def _tell(reading: Reading, found: Gathered) -> None:
 
 def _tell_program(reading: Reading, found: Gathered) -> None:
     """Say that a program is read as verl's own."""
-    words = [text for one in reading.found.positional for text in one.texts if text]
+    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
     if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
         found.notes.append(
             f"{words[0]} is read as verl.trainer.main_ppo: what it does otherwise is not predicted."
@@ -356,7 +358,7 @@ def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None
 def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     """Where trainer and engine run, and how old the weights of answers may be."""
     values = found.values
-    words = [text for one in reading.found.positional for text in one.texts if text]
+    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
     words += filter(None, [reading.text("--config-name")])
     mode = told(reading, f"{_V1}trainer_mode") or ""
     placement = Placement.COLOCATED
@@ -563,10 +565,10 @@ def _draft(job: Job, settings: Settings) -> Draft:
 def _arguments(options: Iterable[Setting]) -> list[Argument]:
     """The options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
     return [
-        Argument.of(one)
-        if one.option.startswith("-")
-        else Argument(words=(f"{one.option}={one.text}",), note=one.note)
-        for one in options
+        Argument.of(option)
+        if option.option.startswith("-")
+        else Argument(words=(f"{option.option}={option.text}",), note=option.note)
+        for option in options
     ]
 
 
@@ -575,10 +577,10 @@ _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 def _of_critic(settings: Settings) -> Iterator[Setting]:
     """What the critic is told as the policy is: how it is sharded."""
-    for one in settings.options:
+    for option in settings.options:
         for actor, critic in _CRITIC.items():
-            if one.option.startswith(actor):
-                yield replace(one, option=one.option.replace(actor, critic), note="")
+            if option.option.startswith(actor):
+                yield replace(option, option=option.option.replace(actor, critic), note="")
 
 
 _FOLDER = Remark(

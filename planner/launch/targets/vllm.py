@@ -149,7 +149,9 @@ def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
     Prompts are computed whole, unless they may be long: then in chunks.
     """
     positional = told.reading.found.positional
-    words = {(text or "").rsplit("/", 1)[-1] for given in positional for text in given.texts}
+    words = {
+        (text or "").rsplit("/", 1)[-1] for word_option in positional for text in word_option.texts
+    }
     if words & {*_OFFLINE} and told.reading.value("max_num_batched_tokens") is None:
         step, why = scheduler_default_of(told, _ENGINE, "offline_batched_tokens")
         told.assume("max_num_batched_tokens", step, why)

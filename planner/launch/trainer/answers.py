@@ -270,14 +270,14 @@ def buckets_said(said: Said, found: Gathered) -> None:
 def _named_stage(file: str, found: Gathered) -> int:
     """The stage that the name of a file says which is not here."""
     name = file.rpartition("/")[2].lower()
-    told = ZERO_STAGE.search(name)
-    if told is None:
+    match = ZERO_STAGE.search(name)
+    if match is None:
         found.ask("zero_stage")
         return 0
-    found.defaults["zero_stage"] = f"{file} not found: stage {told[1]}, from its name"
+    found.defaults["zero_stage"] = f"{file} not found: stage {match[1]}, from its name"
     if "offload" in name:
         found.notes.append(f"{file} not found: its offloading is not known.")
-    return int(told[1])
+    return int(match[1])
 
 
 def _kind(said: Said) -> str:

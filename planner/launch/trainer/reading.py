@@ -159,8 +159,8 @@ def _batch(sources: Sources, told: dict[str, str]) -> None:
     gpus = 1 if "--device_map" in script else gpus_of(sources.worlds[0])
     if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
         steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
-        given = stated("--gradient_accumulation_steps", str(steps))
-        script["--gradient_accumulation_steps"] = given
+        option = stated("--gradient_accumulation_steps", str(steps))
+        script["--gradient_accumulation_steps"] = option
         told["global_batch_size"] = (
             "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
         )
@@ -363,7 +363,7 @@ def _is_supervised(sources: Sources) -> bool:
 
 def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:
     """What the options tell; those that are null or ``auto`` are as if they were not there."""
-    texts = {name.removeprefix("--"): text_of(given) for name, given in options.items()}
+    texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
     told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
     return OptionTable.load(table).read(told)
 

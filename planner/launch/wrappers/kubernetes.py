@@ -73,7 +73,7 @@ _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 def image_of(target: Target, job: Job, process: Process) -> str:
     """The official image that has the program, else a text that no registry takes for one."""
-    first = next((word for one in process.arguments for word in one.words), "")
+    first = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(first, str) and first in _PROGRAMS:
         return _PROGRAMS[first]
     known = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
@@ -408,7 +408,7 @@ def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
 
 def _server(job: Job, draft: Draft) -> Process:
     """The one server; a router before its copies is KServe's own work."""
-    servers = [one for one in draft.processes if one.gpus_per_node]
+    servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:
         raise LaunchError(
             "KServe serves and does not train: choose --wrapper kubernetes, slurm or script."

@@ -63,9 +63,9 @@ def asked(processes: Iterable[Process]) -> list[str]:
 def array(arguments: Sequence[Argument], name: str = "ARGUMENTS") -> list[str]:
     """Arguments as an array, one on each line with its note."""
     lines = [f"{name}=("]
-    for one in arguments:
-        words = " ".join(map(expanded, one.words))
-        lines.append(f"  {words}" + (f"  # {one_line(one.note)}" if one.note else ""))
+    for argument in arguments:
+        words = " ".join(map(expanded, argument.words))
+        lines.append(f"  {words}" + (f"  # {one_line(argument.note)}" if argument.note else ""))
     return [*lines, ")"]
 
 
@@ -96,7 +96,11 @@ def command(process: Process) -> str:
         raise LaunchError(f"{process.launcher} is not a known launcher.")
     words = [
         *_launcher(process),
-        *(expanded(word) for one in process.launcher_arguments for word in one.words),
+        *(
+            expanded(word)
+            for launcher_argument in process.launcher_arguments
+            for word in launcher_argument.words
+        ),
         *given(process),
     ]
     return folded(words)
@@ -225,7 +229,7 @@ def placed(processes: Sequence[Process], gpus_per_node: int) -> tuple[Placed, ..
 
 def num_nodes(places: Sequence[Placed]) -> int:
     """Nodes that all of them take."""
-    return max((one.node + one.process.num_nodes for one in places), default=1)
+    return max((place.node + place.process.num_nodes for place in places), default=1)
 
 
 START = "start.sh"
@@ -292,7 +296,7 @@ def addresses(places: Sequence[Placed], reached: Sequence[Placed]) -> list[str]:
 
 def reaches(process: Process, places: Sequence[Placed]) -> list[Placed]:
     """The copies whose address a process names."""
-    names = {getattr(word, "name", "") for one in process.arguments for word in one.words}
+    names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
         place
         for place in places

@@ -119,7 +119,9 @@ def _limit(job: Job, *, is_benchmark: bool) -> tuple[float | None, str]:
 
 def _gpus_of_node(job: Job, places: Sequence[Placed]) -> int:
     """Most GPUs that the job takes of one node."""
-    return max((one.gpu + one.process.gpus_per_node for one in places), default=job.gpus_per_node)
+    return max(
+        (place.gpu + place.process.gpus_per_node for place in places), default=job.gpus_per_node
+    )
 
 
 def _checkpoints(job: Job) -> list[str]:
@@ -176,13 +178,13 @@ def _steps(places: Sequence[Placed]) -> list[str]:
     if len(places) == 1:
         return [_step(places[0], [*_place(places[0]), "srun"])]
     lines = []
-    for one in places:
-        words = _place(one)
-        if one.process.gpus_per_node:
-            words += [f"{GPUS_OF_COPY}={one.gpus}"]
-        words += [f'MASTER_ADDR="${{NODES[{one.node}]}}"'] if one.process.num_nodes > 1 else []
-        where = f'--nodelist="$(nodes {one.node} {one.process.num_nodes})"'
-        lines.append(_step(one, [*words, "srun", "--overlap", where]) + " &")
+    for place in places:
+        words = _place(place)
+        if place.process.gpus_per_node:
+            words += [f"{GPUS_OF_COPY}={place.gpus}"]
+        words += [f'MASTER_ADDR="${{NODES[{place.node}]}}"'] if place.process.num_nodes > 1 else []
+        where = f'--nodelist="$(nodes {place.node} {place.process.num_nodes})"'
+        lines.append(_step(place, [*words, "srun", "--overlap", where]) + " &")
     return lines
 
 

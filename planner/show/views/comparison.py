@@ -56,9 +56,9 @@ def verdicts(found: ComparedPlans) -> list[str]:
     for at, columns in found.wins.items():
         lines.append(f"{LETTERS[at]} is best in {text.listed([label(name) for name in columns])}.")
     tied: dict[tuple[int, ...], list[str]] = {}
-    for one in found.results:
-        if one.ties:
-            tied.setdefault((one.best, *one.ties), []).append(one.name)
+    for result in found.results:
+        if result.ties:
+            tied.setdefault((result.best, *result.ties), []).append(result.name)
     for group, columns in tied.items():
         factor = max(found.tie_factor(group[0], at) for at in group[1:])
         others = text.listed([LETTERS[at] for at in sorted(group)])
@@ -74,7 +74,7 @@ def _settings_blocks(found: ComparedPlans) -> Iterator[Block]:
         return
     yield GAP
     rows = [
-        (name.replace("_", " "), *("-" if one is None else text.value(one) for one in values))
+        (name.replace("_", " "), *("-" if value is None else text.value(value) for value in values))
         for name, values in found.settings.items()
     ]
     yield _table(found, "differs", rows, has_words=True)
@@ -85,12 +85,12 @@ def _results_blocks(found: ComparedPlans) -> Iterator[Block]:
         return
     yield GAP
     rows = [
-        (label(one.name), *(_cell(one, at) for at in range(len(one.values))))
-        for one in found.results
+        (label(result.name), *(_cell(result, at) for at in range(len(result.values))))
+        for result in found.results
     ]
     yield _table(found, "predicted", rows, has_words=True)
     marks = ["* best"]
-    if any(one.ties for one in found.results):
+    if any(result.ties for result in found.results):
         marks.append("= tied with it")
     yield said(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
@@ -381,5 +381,5 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
         return recommended_of(make_request({**given, "specs": thing.path}, said=said)).request()
     if thing.kind == SpecKind.ENGINES and "workload" not in given:
         given["workload"] = "serve"
-    asked_of = make_request({**given, thing.question: thing.text}, said=said)
-    return recommended_of(asked_of).request()
+    request = make_request({**given, thing.question: thing.text}, said=said)
+    return recommended_of(request).request()

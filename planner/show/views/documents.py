@@ -85,7 +85,8 @@ def finish_search(
             "fastest": PinnedPlan.of(plan, fastest.row).to_dict(),
             "fastest_row": _row(plan, fastest),
             "comparisons": {
-                axis: _compared(plan, result, one) for axis, one in result.comparisons.items()
+                axis: _compared(plan, result, comparison)
+                for axis, comparison in result.comparisons.items()
             },
         }
     counts = {

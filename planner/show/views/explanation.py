@@ -263,9 +263,9 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
 
 def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
     """Lines of other numbers of nodes and other lengths."""
-    for one in explained.sensitivities:
-        if one.group in _ASKED:
-            yield from _question_lines(explained, one, is_full=is_full)
+    for sensitivity in explained.sensitivities:
+        if sensitivity.group in _ASKED:
+            yield from _question_lines(explained, sensitivity, is_full=is_full)
 
 
 def signed(moved: float) -> str:
@@ -286,7 +286,7 @@ def _sorted_by(explained: Explanation, one: Sensitivity) -> tuple[str, ...]:
 
 
 def _fails(one: Sensitivity) -> bool:
-    return any(found.row is None for found in one.outcomes.values())
+    return any(outcome.row is None for outcome in one.outcomes.values())
 
 
 def _goal(explained: Explanation) -> str:
@@ -315,13 +315,13 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
     more = MEMORY if one.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
     impossible: dict[str, list[str]] = {}
-    for words, found in one.outcomes.items():
-        if found.row is None:
-            impossible.setdefault(found.reason, []).append(words)
+    for words, outcome in one.outcomes.items():
+        if outcome.row is None:
+            impossible.setdefault(outcome.reason, []).append(words)
     for reason, several in impossible.items():
         yield f"{', '.join(several)}: impossible: {reason}"
-    for words, found in one.outcomes.items():
-        row = found.row
+    for words, outcome in one.outcomes.items():
+        row = outcome.row
         if row is None:
             continue
         moved = [
@@ -338,9 +338,9 @@ def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) 
     if one.name == "contract" and is_full:
         asked = explained.plan.problem.sources[0].asked
         rows = {
-            words.removeprefix("contract "): {**asked, **found.row}
-            for words, found in one.outcomes.items()
-            if found.row is not None
+            words.removeprefix("contract "): {**asked, **outcome.row}
+            for words, outcome in one.outcomes.items()
+            if outcome.row is not None
         }
         yield from filter(None, [charged_whole_line(rows)])
 
@@ -446,11 +446,11 @@ def explained_plan(
         The plan does not fit or breaks a rule; the other one may.
     """
     plan = one_configuration(request, burst)
-    found = evaluated(plan, burst)
-    if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    evaluation = evaluated(plan, burst)
+    if evaluation.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
     other = None if against is None else seen_plan(against, burst)
-    return Explanation(plan=plan, found=found, against=other, burst=burst)
+    return Explanation(plan=plan, found=evaluation, against=other, burst=burst)
 
 
 def seen_plan(request: Request, burst: int | None = None, name: str = "") -> Seen:

@@ -150,7 +150,7 @@ def _columns(
             _column(name, values)
             for name in wanted
             if (values := shown.get(name)) is not None
-            and not (is_of_answers(name) and all(one != one for one in values))
+            and not (is_of_answers(name) and all(value != value for value in values))
         ),
     ]
 
@@ -390,13 +390,13 @@ def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, 
 
 def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
     """Where the plans of the front stand by two results; of one plan there is nothing to see."""
-    found = front_points(plan, result)
-    if len(found.first.values) < 2:
+    front = front_points(plan, result)
+    if len(front.first.values) < 2:
         return
-    yield Title(text=f"The front: {_name(found, second=True)} over {_name(found)}")
-    yield Drawn(lines=partial(block_lines, found))
+    yield Title(text=f"The front: {_name(front, second=True)} over {_name(front)}")
+    yield Drawn(lines=partial(block_lines, front))
     marks = f"{_RECOMMENDED} recommended"
-    if any(found.ties):
+    if any(front.ties):
         marks += f"; {_TIE} tied with #1"
     yield said(marks)
 

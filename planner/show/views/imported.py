@@ -268,7 +268,7 @@ def next_blocks(
     """What a change that makes it fit costs, and the best other one."""
     yield from wasted_blocks(change.row)
     if others:
-        best = max(others, key=lambda one: one.value)
+        best = max(others, key=lambda other: other.value)
         yield said(f"Or {change_text(workload, best, own)}")
 
 

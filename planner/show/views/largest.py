@@ -98,11 +98,11 @@ def methods_blocks(found: Methods) -> Iterator[Block]:
     yield said(question_title(found.plan), mark=TOTAL, indent="")
     yield said(f"largest {_batch(found)} of {len(found.methods):,} methods")
     yield GAP
-    reasons = dict.fromkeys(one.reason for one in found.methods)
+    reasons = dict.fromkeys(method.reason for method in found.methods)
     marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
-    columns = _columns(found, [marks[one.reason] for one in found.methods])
+    columns = _columns(found, [marks[method.reason] for method in found.methods])
     ranks = {**dict.fromkeys(_told(found), 3), _throughput(found): 2, _PEAK: 1, "ended_by": 1}
-    marked = ["" if one.row else FAINT for one in found.methods]
+    marked = ["" if method.row else FAINT for method in found.methods]
     yield fitted(columns, lambda name: ranks.get(name, 0), marked)
     for reason, mark in marks.items():
         yield said(f"{mark} {reason}")
@@ -122,14 +122,14 @@ def check_some(found: Methods) -> None:
     InfeasibleError
         None is; it says why.
     """
-    if not any(one.row for one in found.methods):
-        reasons = "; ".join(dict.fromkeys(one.reason for one in found.methods))
+    if not any(method.row for method in found.methods):
+        reasons = "; ".join(dict.fromkeys(method.reason for method in found.methods))
         raise InfeasibleError(f"No {_batch(found)} is feasible with any method: {reasons}.")
 
 
 def _columns(found: Methods, ends: Sequence[str]) -> list[Column]:
     table = found.columns
-    named = dict.fromkeys(name for one in found.methods for name in one.values)
+    named = dict.fromkeys(name for method in found.methods for name in method.values)
     numbers = [name for name in (_PEAK, *_told(found)) if name in table]
     words = [_column(name, [text.value(v) for v in table[name]], table[name]) for name in named]
     batch = ["-" if v is None else f"{v:,}" for v in table[found.name]]

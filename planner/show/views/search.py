@@ -248,7 +248,7 @@ def headline(plan: Plan, result: SearchResult) -> str:
         words.append("not proven")
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
-    known = [float(one) for one in chances if one is not None]
+    known = [float(chance) for chance in chances if chance is not None]
     if known:
         words.append(f"{text.chance(min(known))} likely to keep {_limits_words(len(known))}")
     return "; ".join(words)

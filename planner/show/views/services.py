@@ -54,7 +54,7 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         lines.append(
             f"{text.count(fleet.cost)} USD a day, {text.count(fleet.cost_per_month)} a month."
         )
-    others = sorted(fleet.of_one_type.items(), key=lambda one: one[1])
+    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
     if len(others) > 1:
         told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others[:_MOST_TYPES])
         lines.append(f"All on one type, whatever its stock: {told} a day.")
@@ -70,13 +70,13 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
                 f"{text.dollars(pool.terms.base * HOUR)} an hour, beyond them "
                 f"{pool.terms.hourly_contract} at {text.dollars(pool.terms.hourly * HOUR)}."
             )
-    for one in fleet.placements:
-        known = {gpu: cost for gpu, cost in one.alone.items() if math.isfinite(cost)}
+    for placement in fleet.placements:
+        known = {gpu: cost for gpu, cost in placement.alone.items() if math.isfinite(cost)}
         best = min(known, key=known.__getitem__)
-        if best not in one.gpus:
+        if best not in placement.gpus:
             lines.append(
-                f"{one.service.name}: alone {best} would be cheaper, {text.count(known[best])} USD "
-                f"a day; others use it, or its stock is too small."
+                f"{placement.service.name}: alone {best} would be cheaper, "
+                f"{text.count(known[best])} USD a day; others use it, or its stock is too small."
             )
     if not fleet.is_proven:
         lines.append("Too many ways to look at all: another may cost less.")
@@ -109,7 +109,7 @@ def _all(rows: Rows, name: str) -> list[float]:
 
 def _others(mine: Mapping[str, object], rows: Rows) -> str:
     """What all of a service would take on other types: ``b200 16: 1,200``."""
-    found = []
+    others = []
     for row in rows:
         if row["service"] != mine["service"] or number_of(row, "share") > 0:
             continue
@@ -117,8 +117,8 @@ def _others(mine: Mapping[str, object], rows: Rows) -> str:
         if row["feasible"]:
             cost = text.count(number_of(row, _ALONE))
             told = f" {text.count(number_of(row, 'num_gpus'))}: {cost}"
-        found.append(f"{row['gpu']}{told}")
-    return "; ".join(found)
+        others.append(f"{row['gpu']}{told}")
+    return "; ".join(others)
 
 
 def pool_columns(rows: Rows) -> list[Column]:
@@ -159,7 +159,7 @@ def length_pools_lines(found: LengthPools) -> list[str]:
     """Which is less, pools by length or one of all, and why."""
     pools, mixed = found.pools, found.mixed
     each = " + ".join(
-        text.count(part.peak.num_gpus) for one in pools.placements for part in one.parts
+        text.count(part.peak.num_gpus) for placement in pools.placements for part in placement.parts
     )
     lines = [
         f"{len(pools.placements)} pools by length: {text.count(pools.num_gpus)} GPUs ({each}), "

@@ -217,25 +217,25 @@ def other_formats(fact: MovingFact) -> list[str]:
     own = fact.each.get(fact.assumed, {})
     if fact.name != "precision" or "gpu_hours" not in own:
         return []
-    found = []
+    formats = []
     for words in fact.tried:
         hours = fact.each[words]["gpu_hours"]
         more = 100 * (hours / own["gpu_hours"] - 1)
-        found.append(f"in {words} {text.large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %")
-    return found
+        formats.append(f"in {words} {text.large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %")
+    return formats
 
 
 def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
     """The columns that tell the most, but one of those in proportion to each other."""
     shown = [name for name in (*wording.told, _MEMORY) if name in fact.moved]
-    found: list[str] = []
+    columns: list[str] = []
     covered: set[str] = set()
     for name in shown or fact.moved:
         quantities = {key for key, both in FOLLOWING.items() if any(name in one for one in both)}
         if not quantities & covered:
-            found.append(name)
+            columns.append(name)
         covered |= quantities
-    return found
+    return columns
 
 
 def range_words(column: str, low: float, high: float) -> str:

@@ -250,13 +250,15 @@ def comparison_blocks(found: Comparison, planned: Planned, log: Path) -> Iterato
         f"The plan: {row['model']} on {text.count(row['num_gpus'])} x {row['gpu']}, {software}"
     )
     yield Title(text="Measured and predicted")
-    names = [one.name for one in found.quantities]  # percentiles below their mean
-    ordered = sorted(found.quantities, key=lambda one: names.index(one.name))
+    names = [quantity.name for quantity in found.quantities]  # percentiles below their mean
+    ordered = sorted(found.quantities, key=lambda quantity: names.index(quantity.name))
     heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
-    yield grid(heads, [[*_run_cells(one)] for one in ordered])
+    yield grid(heads, [[*_run_cells(quantity)] for quantity in ordered])
     yield said("Error: predicted / measured - 1.", indent="")
     spreads = {
-        _label(one): _range_ends(one.name, *one.spread) for one in found.quantities if one.spread
+        _label(quantity): _range_ends(quantity.name, *quantity.spread)
+        for quantity in found.quantities
+        if quantity.spread
     }
     if spreads:
         yield Title(text="80 % of the steps")

@@ -177,7 +177,7 @@ def _letters(things: Any) -> str:
 
 
 def _known(values: Sequence[Any]) -> bool:
-    return any(isinstance(one, float | int) and math.isfinite(one) for one in values)
+    return any(isinstance(value, float | int) and math.isfinite(value) for value in values)
 
 
 def _asked(asked: Mapping[str, Any]) -> str:
@@ -222,12 +222,13 @@ def _told(one: Written, at: int) -> str:
 def _results(results: Sequence[Written], names: Sequence[str]) -> Table:
     """A row for each result, the better plan's cell marked."""
     rows = []
-    for one in results:
+    for result in results:
         marks = [
-            BEST if at == one["best"] else TIE * (at in one["ties"]) for at in range(len(names))
+            BEST if at == result["best"] else TIE * (at in result["ties"])
+            for at in range(len(names))
         ]
-        cells = [Cell(text=_told(one, at), mark=mark) for at, mark in enumerate(marks)]
-        rows.append([Cell(text=label(one["name"])), *cells])
+        cells = [Cell(text=_told(result, at), mark=mark) for at, mark in enumerate(marks)]
+        rows.append([Cell(text=label(result["name"])), *cells])
     made = grid(("result", *names), rows, words=range(len(names) + 1), name="results")
     titles = ["", *([""] * len(names))]
     heads = [
@@ -238,7 +239,7 @@ def _results(results: Sequence[Written], names: Sequence[str]) -> Table:
 
 def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Block:
     rows = [
-        (name.replace("_", " "), *("-" if one is None else text.value(one) for one in values))
+        (name.replace("_", " "), *("-" if value is None else text.value(value) for value in values))
         for name, values in settings.items()
     ]
     if not rows:
@@ -253,7 +254,9 @@ def _parts(table: Written, names: Sequence[str]) -> Iterator[Block]:
         **kinds,
         "Memory of the fullest GPU": (table["memory_gib"], "GiB"),
     }.items():
-        known = {n: [one or 0.0 for one in values] for n, values in parts.items() if _known(values)}
+        known = {
+            n: [value or 0.0 for value in values] for n, values in parts.items() if _known(values)
+        }
         if known:
             name = caption.lower().replace(" ", "_")
             yield Bars(name=name, caption=f"{caption}: the parts in which they differ", unit=unit,
@@ -390,7 +393,7 @@ def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
 def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
     """The page with the cheapest day on its first screen."""
     read = [Row(read_row(document.where, day), document.row_name) for day in days]
-    day, basis = read[0], [one.get("basis") for one in document.rows if one.get("basis")]
+    day, basis = read[0], [row.get("basis") for row in document.rows if row.get("basis")]
     base, cost = text.count(day["base_gpus"]), told(_COST, day[_COST])
     return replace(
         page,
@@ -407,7 +410,7 @@ def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
         ],
         evidence=evidence(basis[0] if basis else ""),
         chart=ranking(
-            document.workload, read, _COST, lambda one: str(one[_GPU]), "The cost of a day"
+            document.workload, read, _COST, lambda row: str(row[_GPU]), "The cost of a day"
         ),
     )
 

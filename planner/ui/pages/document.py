@@ -155,7 +155,7 @@ def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, o
 def numbers(values: Iterable[object]) -> list[float]:
     """The finite numbers among values."""
     return [
-        float(one)
-        for one in values
-        if (isinstance(one, int | float) and not isinstance(one, bool)) and math.isfinite(one)
+        float(value)
+        for value in values
+        if (isinstance(value, int | float) and not isinstance(value, bool)) and math.isfinite(value)
     ]

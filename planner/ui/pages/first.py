@@ -70,7 +70,7 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
 
 def _first(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
     """The first of these columns that the row has a number in, with its words."""
-    known = (one for one in names.items() if math.isfinite(number_of(row, one[0])))
+    known = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
     return [*known][:1]
 
 
@@ -253,10 +253,10 @@ def with_meanings(page: Page, workload: str) -> Page:
 
 def _meanings(page: Page, workload: str) -> dict[str, str]:
     """What terms that stand on a page mean, by the name that it has for them."""
-    known: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for term in glossary().values():
         if term.description and (not term.of or workload in term.of):
-            known |= {n: term.description for n in (term.short, label(term.term)) if n}
+            meanings |= {n: term.description for n in (term.short, label(term.term)) if n}
     tables = [block for block in page.blocks if isinstance(block, Table)]
     heads = {head.text for table in tables for head in table.heads}
     plans = {
@@ -270,7 +270,7 @@ def _meanings(page: Page, workload: str) -> dict[str, str]:
     words = {word.rstrip("0123456789") for line in said for word in _words(line)}
     titles = {h.text: h.title for table in tables for h in table.heads if h.title and h.text}
     shown = {*heads, *words, *page.reached}
-    return {n: one for n, one in {**titles, **known}.items() if n.strip() and n in shown}
+    return {n: one for n, one in {**titles, **meanings}.items() if n.strip() and n in shown}
 
 
 def _words(line: str) -> list[str]:

@@ -158,11 +158,11 @@ def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
 def _estimated(pinned: PinnedPlan, where: str) -> object:
     """What ``planner estimate --plan`` writes."""
     plan = one_configuration(pinned.request())
-    found = evaluated(plan)
-    if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
+    evaluation = evaluated(plan)
+    if evaluation.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
     command = ["estimate", "--plan", where]
-    return json.loads(object_text(lambda files: add_estimate(files, plan, found, command)))
+    return json.loads(object_text(lambda files: add_estimate(files, plan, evaluation, command)))
 
 
 _PARTS = "Where do time and memory go?"
@@ -209,8 +209,10 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
         page,
         sure=[*page.sure, *([f"{lost}."] if lost else [])],
         sections=[
-            replace(one, blocks=[moved, *one.blocks]) if moved and one.title == CHANGES else one
-            for one in page.sections
+            replace(section, blocks=[moved, *section.blocks])
+            if moved and section.title == CHANGES
+            else section
+            for section in page.sections
         ],
         title=f"What is the best way to {verb(document.workload)} {_asked(document)}?",
         answer=[*page.answer, *(f"{line}." for line in (tied, better) if line)],
@@ -302,15 +304,15 @@ Compared = Mapping[str, tuple[Sequence[Row], Mapping[str, str]]]
 
 def _comparisons(document: Document) -> Compared:
     """For each outer axis the best plan of every value, and why others have none."""
-    found = {}
+    comparisons = {}
     for axis, one in document.part("comparisons", dict).items():
         table = one if isinstance(one, Mapping) else {}
         rows, without = table.get("rows"), table.get("without_plan", {})
         if not isinstance(rows, list) or not isinstance(without, Mapping):
             raise SpecError(f"{document.where}: its comparison of {axis} is damaged.")
         read = [Row(read_row(document.where, row), document.row_name) for row in rows]
-        found[str(axis)] = (read, without)
-    return found
+        comparisons[str(axis)] = (read, without)
+    return comparisons
 
 
 def _alternatives(
@@ -436,7 +438,8 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
     if bars:
         rest = [block for block in sections[1].blocks if block is not bars[0]]
         sections = [
-            replace(one, blocks=rest) if one.title == _PARTS else one for one in page.sections
+            replace(section, blocks=rest) if section.title == _PARTS else section
+            for section in page.sections
         ]
         page = replace(page, chart=bars[0], sections=sections)
     return with_meanings(page, document.workload.name)
@@ -444,18 +447,18 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
 
 def _operators(where: str, operators: Sequence[object]) -> Section:
     """The time of every operator, the longest first."""
-    rows = [one for one in operators if isinstance(one, Mapping)]
+    rows = [row for row in operators if isinstance(row, Mapping)]
     if len(rows) < len(operators):
         raise SpecError(f"{where}: its part operators is damaged.")
-    names = [*dict.fromkeys(name for one in rows for name in one)]
+    names = [*dict.fromkeys(name for row in rows for name in row)]
     heads = [
         Head(name=name, text=words + " ms" * is_time, numeric=is_time)
         for name in names
         for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
     if "total_s" in names:
-        rows.sort(key=lambda one: -sum(numbers([one.get("total_s")])))
-    cells = [[_cell(name, one.get(name)) for name in names] for one in rows]
+        rows.sort(key=lambda row: -sum(numbers([row.get("total_s")])))
+    cells = [[_cell(name, row.get(name)) for name in names] for row in rows]
     table = Table(name="operators", caption="Time by operator, of a step", heads=heads, rows=cells)
     return Section(title="Which operators take the time?", blocks=[table])
 

@@ -241,7 +241,7 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
             continue
         sums = [_number(number_of(row, total)) for row in rows]
         scale, unit = scale_alike(total, sums)
-        scaled = {n: [one / scale for one in values] for n, values in parts.items()}
+        scaled = {n: [value / scale for value in values] for n, values in parts.items()}
         heads = [Head(name="part", text=f"part, {unit}")]
         heads += [Head(name=f"plan{n}", text=words, numeric=True) for n, words in enumerate(bars)]
         lines = {**{part_label(part): values for part, values in parts.items()}, label(total): sums}
@@ -492,9 +492,9 @@ def predicted_anew(page: Page, pinned: PinnedPlan) -> Page:
     except PlannerError as error:  # a file or a folder of specs is no longer there
         changes = [said(f"Not predicted again: {error}")]
     sections: list[Section] = []
-    for one in page.sections:
-        if one.title == CHANGES:
-            sections += [*in_full, replace(one, blocks=[*one.blocks, *changes])]
+    for section in page.sections:
+        if section.title == CHANGES:
+            sections += [*in_full, replace(section, blocks=[*section.blocks, *changes])]
         else:
-            sections.append(one)
+            sections.append(section)
     return replace(page, sections=sections)

@@ -677,18 +677,19 @@ def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> It
         return
     of_row, about = _of_row(cells, planned)
     yield from about
-    for one in quantities:
-        predicted = of_row.get(one.name)
-        is_told = not one.kind or one.kind == cells.get("memory_kind")
+    for quantity in quantities:
+        predicted = of_row.get(quantity.name)
+        is_told = not quantity.kind or quantity.kind == cells.get("memory_kind")
         if (
-            one.name in (*RATES, OUT_OF_MEMORY)
+            quantity.name in (*RATES, OUT_OF_MEMORY)
             or predicted is None
-            or one.predicted is None
+            or quantity.predicted is None
             or not is_told
         ):
             continue
-        if abs(predicted.value / one.predicted.value - 1) > _UNLIKE:
+        if abs(predicted.value / quantity.predicted.value - 1) > _UNLIKE:
             yield (
                 f"the row of the run does not hold all of the plan: `planner validate` predicts "
-                f"{predicted.value:.4g} for its {one.name}, the plan {one.predicted.value:.4g}"
+                f"{predicted.value:.4g} for its {quantity.name}, the plan "
+                f"{quantity.predicted.value:.4g}"
             )

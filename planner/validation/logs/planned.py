@@ -51,8 +51,8 @@ class Planned:
             It names what there is not, or cannot be computed.
         """
         request = pinned.request()
-        found = evaluated(one_configuration(request))
-        return cls(pinned=pinned, found=found, catalogue=Catalogue(request.specs))
+        evaluation = evaluated(one_configuration(request))
+        return cls(pinned=pinned, found=evaluation, catalogue=Catalogue(request.specs))
 
     @classmethod
     def read(cls, path: Path, specs: Path | None = None) -> Planned:

@@ -105,21 +105,21 @@ def told_states(run: Run) -> dict[str, Any]:
     NotPredicted
         A word is none that is known.
     """
-    found: dict[str, Any] = {}
+    states: dict[str, Any] = {}
     if word := run.word("optimizer"):
         known = optimizer_of(word)
         if known is None:
             raise NotPredicted(f"the optimizer {word} is not modelled yet")
-        found |= known
+        states |= known
     for name, kind in _FORMATS.items():
         if word := run.word(name):
             codes = {code.word: code for code in kind}
             if word not in codes:
                 raise NotPredicted(f"{name} {word} is none of {', '.join(codes)}")
-            found[name] = codes[word]
+            states[name] = codes[word]
     if run.flag("optimizer_in_backward"):
-        found["optimizer_in_backward"] = True
-    return found
+        states["optimizer_in_backward"] = True
+    return states
 
 
 YEAR = 2025

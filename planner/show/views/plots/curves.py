@@ -289,7 +289,7 @@ def _day_curves(sizes: Sizes) -> Curves:
 
 
 def _curve(size: Size, x_column: str, y_column: str) -> Curve:
-    placed = [(one, _point(one.row, x_column, y_column)) for one in size.choices.values()]
+    placed = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
     known = [(fleet, point) for fleet, point in placed if all(map(math.isfinite, point))]
     fleets, points = [fleet for fleet, _ in known], [point for _, point in known]
     return Curve(
@@ -305,13 +305,13 @@ def _curve(size: Size, x_column: str, y_column: str) -> Curve:
 def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
     """The bounds of the two axes, in their units."""
     fleet = None if sizes.best is None else sizes.best.fewest
-    found = {}
+    limits = {}
     for margin in () if fleet is None else fleet.margins:
         for axis, column in (("x", x_column), ("y", y_column)):
             if column.startswith(margin.name):
                 term = glossary()[margin.name]
-                found[axis] = margin.bound / UNITS[term.type][term.unit]
-    return found
+                limits[axis] = margin.bound / UNITS[term.type][term.unit]
+    return limits
 
 
 def _point(row: Mapping[str, object], x_column: str, y_column: str) -> tuple[float, float]:
@@ -469,15 +469,15 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
     OutputError
         It cannot be written.
     """
-    found = front_points(plan, result)
+    front = front_points(plan, result)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
         canvas.title(question_title(plan))
-        canvas.legend(*_marks(canvas, axes, found))
-        axes.set_xlabel(axis_label(found.first.column))
-        axes.set_ylabel(axis_label(found.second.column))
-        log_where_wide(axes.xaxis, found.first.values)
-        log_where_wide(axes.yaxis, found.second.values)
+        canvas.legend(*_marks(canvas, axes, front))
+        axes.set_xlabel(axis_label(front.first.column))
+        axes.set_ylabel(axis_label(front.second.column))
+        log_where_wide(axes.xaxis, front.first.values)
+        log_where_wide(axes.yaxis, front.second.values)
 
 
 def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object], list[str]]:

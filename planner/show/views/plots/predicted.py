@@ -49,17 +49,17 @@ def compared_quantities(tables: Sequence[Sequence[Row]]) -> list[Compared]:
 
     A row counts with the first that it measured of quantities that say the same.
     """
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    quantities: dict[str, list[tuple[float, float, float, float]]] = {}
     for rows in tables:
         for row in rows:
             for quantity, values in _of_row(row):
-                found.setdefault(quantity, []).append(values)
+                quantities.setdefault(quantity, []).append(values)
     return [
         Compared(
             quantity=quantity,
             **dict(zip(("measured", "predicted", "low", "high"), np.array(v).T, strict=True)),
         )
-        for quantity, v in found.items()
+        for quantity, v in quantities.items()
     ]
 
 

@@ -103,23 +103,23 @@ def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) 
         It cannot be written.
     """
     heights: list[float] = []
-    for one in timelines:
-        row = max(min(_ROW, _MOST_ROWS_HEIGHT / len(one.lanes)), _LEAST_ROW)
-        heights += [row * len(one.lanes) + _HEAD]
-        lines = -(-(min(len(one.lanes), _MOST_LINES) + 1) // _memory_columns(picture))
-        heights += [_MEMORY_HEIGHT + _LINE * lines] * _has_memory(one)
+    for timeline in timelines:
+        row = max(min(_ROW, _MOST_ROWS_HEIGHT / len(timeline.lanes)), _LEAST_ROW)
+        heights += [row * len(timeline.lanes) + _HEAD]
+        lines = -(-(min(len(timeline.lanes), _MOST_LINES) + 1) // _memory_columns(picture))
+        heights += [_MEMORY_HEIGHT + _LINE * lines] * _has_memory(timeline)
     with drawing(picture, height=sum(heights)) as canvas:
         canvas.title(title)
         grid = iter(canvas.grid(len(heights), 1, height_ratios=heights))
         colors = _colors(timelines, canvas.theme)
         marks: dict[str, object] = {}
-        for one in timelines:
+        for timeline in timelines:
             (axes,) = next(grid)
-            scale = _Scale(one)
-            marks |= _draw_lanes(canvas, axes, one, scale, colors)
-            if _has_memory(one):
+            scale = _Scale(timeline)
+            marks |= _draw_lanes(canvas, axes, timeline, scale, colors)
+            if _has_memory(timeline):
                 (below,) = next(grid)
-                _draw_memory(canvas, below, one, scale)
+                _draw_memory(canvas, below, timeline, scale)
         canvas.legend([*marks.values()], [*marks])
 
 
@@ -130,7 +130,7 @@ def _has_memory(timeline: Timeline) -> bool:
 
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     """A colour for each part; modules of a model have one of a series."""
-    parts = dict.fromkeys(span.part for one in timelines for span in one.spans)
+    parts = dict.fromkeys(span.part for timeline in timelines for span in timeline.spans)
     found = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
     modules = [part for part in parts if part not in _FAMILY and part not in found]
     for part in parts:
@@ -317,7 +317,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
     """
     with written_whole(path) as stream:
         stream.write('{"displayTimeUnit":"ms","otherData":')
-        stream.write(json.dumps({**about, "steps": [_step(one) for one in timelines]}))
+        stream.write(json.dumps({**about, "steps": [_step(timeline) for timeline in timelines]}))
         stream.write(',"traceEvents":[\n')
         lines = (json.dumps(event, separators=(",", ":")) for event in _events(timelines))
         for number, line in enumerate(lines):

@@ -39,9 +39,9 @@ def draw_day(picture: Picture, title: str, day: Day) -> None:
     """
     load, spare = day.load, 0.0 if day.with_spare is None else day.with_spare.spare
     asked, served = day.followed(spare)
-    starts = np.array([one.start for one in load.periods])
+    starts = np.array([period.start for period in load.periods])
     ends = np.array([*starts[1:], load.hours])
-    rates = np.array([one.request_rate for one in load.periods])
+    rates = np.array([period.request_rate for period in load.periods])
     comes = Spans(starts=starts, ends=ends, values=rates)
     running = np.array([float(hour.num_gpus) for hour in day.hours])
     clock = Spans(starts=starts, ends=ends, values=running)
