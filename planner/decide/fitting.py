@@ -324,9 +324,8 @@ class _Near:
             values[name] = list(dict.fromkeys([*values.get(name, ()), *several]))
         table = table_near(base, values, may_be, max(CHANGES))
         if isinstance(source.setting, Setting) and current[_SPLIT] == 1:
-            current = _without(
-                current, _EXCHANGE
-            )  # follows the framework where sequences are split
+            # The exchange follows the framework where sequences are split: no change of the user's.
+            current = _without(current, _EXCHANGE)
             usual = glossary()[_EXCHANGE].coded(source.setting.framework.cp_comm_type)
             exchange = np.where(getattr(table, _SPLIT) > 1, usual, getattr(table, _EXCHANGE))
             table = replace(table, **{_EXCHANGE: table.cast(_EXCHANGE, exchange)})

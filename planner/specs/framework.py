@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from planner.base.enums import AttentionKernels, Fp8Recipe
+from planner.base.enums import AdapterKind, AttentionKernels, Fp8Recipe
 from planner.base.training_names import ExpertAdapters
 from planner.question.terms import terms_about
 from planner.specs.checked import After, Interval, checked
@@ -291,8 +291,9 @@ class Defaults:
     sequence_parallel: bool = False
     """Ranks of tensor parallelism split what is between their matrices, too."""
 
-    def values(self, *, is_quantized: bool) -> dict[str, str | bool]:
+    def values(self, adapter: AdapterKind) -> dict[str, str | bool]:
         """The parameters that differ from those of most programs, by name."""
+        is_quantized = adapter is AdapterKind.QLORA
         recompute = (is_quantized and self.quantized_recompute) or self.recompute
         plain = Defaults()
         values: dict[str, str | bool] = {"recompute": recompute, "offload": self.offload}

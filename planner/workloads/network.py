@@ -15,11 +15,11 @@ _INFINIBAND = {"EDR": 100, "HDR": 200, "NDR": 400, "XDR": 800}
 # A port of today's adapters; several carry more where the words do not count them.
 _FASTEST_PORT = 400 * _GBIT
 _SIZES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-_SAID = re.compile(
+_NETWORK = re.compile(
     r"\s*(?:(?P<count>\d+)\s*[x*]\s*)?"
     r"(?:(?P<rate>\d+(?:\.\d+)?)[ -]?(?P<size>[kKMGTgmt])(?P<unit>\w*(?:/s)?)|(?P<name>[EHNX]DR))"
     r"(?:\s*(?:infiniband|ib|roce|ethernet|nics?|ports?)\b)*"
-    r"\s*(?:per|/|an?|each|for each)\s*(?P<whom>node|host|server|machine|gpu|card)s?\s*",
+    r"\s*(?:per|/|an?|each|for each)\s*(?P<owner>node|host|server|machine|gpu|card)s?\s*",
     re.IGNORECASE,
 )
 _BITS = ("be", "b/s", "bps", "bit/s", "bits/s", "bit", "bits", "igabit", "")
@@ -56,17 +56,17 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
 
 def _read(network: str) -> tuple[int, float, bool]:
     """How many ports, bytes per second of one, and whether they are those of a node."""
-    said = _SAID.fullmatch(network)
-    if said is None:
+    match = _NETWORK.fullmatch(network)
+    if match is None:
         raise SearchSpaceError(f"--network {network!r}: {_HOW}.")
-    number = int(said["count"] or 1)
-    if said["name"]:
-        rate = _INFINIBAND[said["name"].upper()] * _GBIT
+    number = int(match["count"] or 1)
+    if match["name"]:
+        rate = _INFINIBAND[match["name"].upper()] * _GBIT
     else:
-        rate = float(said["rate"]) * _SIZES[said["size"].lower()] * _unit(said["unit"], network)
+        rate = float(match["rate"]) * _SIZES[match["size"].lower()] * _unit(match["unit"], network)
     if not 0 < number * rate < math.inf:
         raise SearchSpaceError(f"--network {network!r} is no rate: {_HOW}.")
-    return number, rate, said["whom"].lower() not in ("gpu", "card")
+    return number, rate, match["owner"].lower() not in ("gpu", "card")
 
 
 def _unit(unit: str, network: str) -> float:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base import text
-from planner.base.enums import AdapterKind
 from planner.base.records import record
 from planner.configurations.table import word
 from planner.optimize.problem import Constraint, is_unknown
@@ -107,8 +106,7 @@ def open_training(chosen: Chosen) -> list[OpenFact]:
     A value that the framework's program has by default is none of these.
     """
     setting: Any = chosen.source.setting
-    is_quantized = setting.workload.adapter is AdapterKind.QLORA
-    defaults = setting.framework.defaults.values(is_quantized=is_quantized)
+    defaults = setting.framework.defaults.values(setting.workload.adapter)
     names = [name for name in ("precision", "recompute") if name not in defaults]
     return [*open_network(chosen), *_open_parameters(chosen, names)]
 

@@ -343,7 +343,7 @@ def default_notes(scene: Scene) -> dict[str, str]:
 
 def default_values(profile: FrameworkProfile, work: Adapted) -> dict[str, Value]:
     """Values of its program where nothing sets them, as far as they are no plain values."""
-    return {**profile.defaults.values(is_quantized=work.adapter is AdapterKind.QLORA)}
+    return {**profile.defaults.values(work.adapter)}
 
 
 def source_defaults(source: Any) -> dict[str, Value]:

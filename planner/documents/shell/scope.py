@@ -61,12 +61,12 @@ def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -
     names = dict.fromkeys(name for branch in branches for name in branch.own)
     for name in names:
         values = [branch.get(name) for branch in branches]
-        told = [value for value in values if value is not None]
+        specified = [value for value in values if value is not None]
         # A script without arguments keeps what it set before it looked at them.
-        told = [
-            value for value in told if not why_unknown(value.pieces).endswith(NOT_GIVEN)
-        ] or told
-        scope.put(name, _common(name, told, line) if told else None)
+        specified = [
+            value for value in specified if not why_unknown(value.pieces).endswith(NOT_GIVEN)
+        ] or specified
+        scope.put(name, _common(name, specified, line) if specified else None)
     for branch in branches:
         scope.local |= branch.local
 
@@ -161,8 +161,8 @@ def _of_all(words: Sequence[Element]) -> Element:
 
 def _several(name: str, assigned: Sequence[int], line: Callable[[int], int]) -> str:
     lines = list(dict.fromkeys(line(place) for place in sorted(assigned)))
-    told = ", ".join(map(str, lines[:_MOST_PLACES]))
-    where = f"line{'s' if len(lines) > 1 else ''} {told}" if lines else "the environment"
+    places = ", ".join(map(str, lines[:_MOST_PLACES]))
+    where = f"line{'s' if len(lines) > 1 else ''} {places}" if lines else "the environment"
     if len(assigned) < 2:
         return f"${name} is changed in a branch or loop ({where})"
     return f"${name} is assigned in several branches ({where})"

@@ -74,8 +74,8 @@ class FlatStep:
         What the share of the peak leaves no time for is hidden behind computation.
         """
         shown = np.fmin(communication, self.total * (1.0 - self.share))
-        whole = add(self._flops)
-        shares = (np.asarray((self.total - shown) * (flops / whole)) for flops in self._flops)
+        total_flops = add(self._flops)
+        shares = (np.asarray((self.total - shown) * (flops / total_flops)) for flops in self._flops)
         return {**dict(zip(PASSES, shares, strict=True)), TENSOR_PARALLEL: shown}
 
     @cached_property
@@ -83,10 +83,10 @@ class FlatStep:
         """FLOPs of a token by pass, in the order of ``PASSES``."""
         setting, work = self.setting, self.setting.workload
         forward = forward_flops_per_token(setting.model, work.sequence_length)
-        whole = hardware_flops_per_token(setting, self.configurations)
+        total_flops = hardware_flops_per_token(setting, self.configurations)
         again = _recomputed(setting, self.configurations)
         reference = sum(work.forward_passes) * forward
-        return forward, whole - again - forward - reference, again, reference
+        return forward, total_flops - again - forward - reference, again, reference
 
     def modules(self, communication: FloatArray) -> dict[str, dict[str, FloatArray]]:
         """The same by module and pass; tensor-parallel communication is one of the modules.
@@ -104,24 +104,26 @@ class FlatStep:
             "backward": forward,
             "recompute": self._repeated(forward),
         }
-        found: dict[str, dict[str, FloatArray]] = {}
+        modules: dict[str, dict[str, FloatArray]] = {}
         for name, parts in weights.items():
-            whole = add(parts.values())
+            total_flops = add(parts.values())
             for module, flops in parts.items():
-                share = np.where(whole > 0, flops / np.where(whole > 0, whole, 1.0), 0.0)
-                found.setdefault(module, {})[name] = times[name] * share
+                share = np.where(
+                    total_flops > 0, flops / np.where(total_flops > 0, total_flops, 1.0), 0.0
+                )
+                modules.setdefault(module, {})[name] = times[name] * share
         for name in (_TOWER, "reference", TENSOR_PARALLEL):
-            found[name] = {name: times[name]}
-        return found
+            modules[name] = {name: times[name]}
+        return modules
 
     def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
         """How repeated FLOPs divide: of modules as they are repeated, of layers as they are."""
         setting, c = self.setting, self.configurations
         length, again = setting.workload.sequence_length, setting.recomputation(c)
-        alone = repeated_modules_flops(setting.model, length, again, c.flash_attention)
+        repeated = repeated_modules_flops(setting.model, length, again, c.flash_attention)
         in_layers: dict[str, Numeric] = {**forward, HEAD: 0.0}
-        named = dict(zip(("attention", "feed_forward"), alone, strict=True))
+        named = dict(zip(("attention", "feed_forward"), repeated, strict=True))
         return {
-            name: np.where(add(alone) > 0, named.get(name, 0.0), flops)
+            name: np.where(add(repeated) > 0, named.get(name, 0.0), flops)
             for name, flops in in_layers.items()
         }
