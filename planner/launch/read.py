@@ -67,7 +67,7 @@ _FOLDERS = 3
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml")
 _YAML = (".yaml", ".yml")
 _JSON_TOO = ".conf"
-"""What files of DeepSpeed end with in allenai/open-instruct; others are of other kinds."""
+"""Configurations of DeepSpeed may have this suffix, as files of other kinds do."""
 PROSE = (".md", ".rst", ".markdown")
 """Texts for people, whose blocks of code are read."""
 _OF_TRAINER = ("transformers", "deepspeed", "accelerate")

@@ -49,13 +49,6 @@ _FILES = {
         "python3 -m maxtext.trainers.pre_train.train base.yml model_name=llama3.1-8b "
         "max_target_length=2048 per_device_batch_size=1",
     ),
-    "levanter": (
-        "MaxText",
-        "t.yaml",
-        "model: {type: llama, max_seq_len: 2048, hidden_dim: 4096, intermediate_dim: 14336,"
-        " num_layers: 32, num_heads: 32, num_kv_heads: 8}\n"
-        "trainer: {mp: 'p=f32,c=bfloat16', train_batch_size: 8}\n",
-    ),
     "torchtitan": (
         "torchtitan",
         "t.sh",
@@ -79,11 +72,6 @@ _FILES = {
         "python scripts/performance/run_recipe.py --recipe llama3_8b_pretrain_config "
         "model.tensor_model_parallel_size=1 model.pipeline_model_parallel_size=1 "
         "train.micro_batch_size=1 train.global_batch_size=8 dataset.seq_length=4096",
-    ),
-    "litgpt": (
-        "HF Trainer",
-        "t.sh",
-        f"litgpt finetune_lora {_MODEL} --train.max_seq_length 2048 --train.micro_batch_size 1",
     ),
     "nemo-automodel": (
         "NeMo AutoModel",

@@ -14,7 +14,7 @@ from planner.launch.read import read_launch
 from planner.launch.targets import readers
 
 READ = [case for case in cases() if not case.refused and case.target in readers()]
-OF_STEPS = ("verl", "openrlhf", "nemo-rl", "slime", "skyrl", "areal", "prime-rl", "open-instruct")
+OF_STEPS = ("verl", "openrlhf", "nemo-rl", "slime", "prime-rl")
 
 
 def _gpus(case: Case, num_gpus: int | None, workload: str | None) -> int:

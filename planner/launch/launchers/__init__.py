@@ -24,7 +24,7 @@ from planner.launch.write import WRITTEN
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
-_OWN_LAUNCHERS = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner", "paddleformers-cli")
+_OWN_LAUNCHERS = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 # Of these what starts one process where no variable says how many.
 _ALONE = ("swift",)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from planner.base.records import record
 from planner.documents.shell import Command, HereDocument, Script, Word
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import Span
 from planner.documents.shell.values import Piece, Pieces, computed
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import SHELLS, in_mounts, program_of
@@ -188,7 +186,7 @@ _PYTHON_VALUED = ("-W", "-X")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 _MOST_NESTED = 6
 _SCRIPTS = (".sh", ".bash")
-_STARTING = ("slurm", "mason", "torchrun", "deepspeed", "mpi", "dashes", "remote")
+_STARTING = ("slurm", "torchrun", "deepspeed", "mpi", "dashes", "remote")
 _ACCELERATE_MODULE = "accelerate.commands.launch"
 
 
@@ -350,11 +348,7 @@ def _unwrapped(
             ]
     if program.does == "env":
         rest = _assigned(rest, environment)
-    if program.does == "mason":
-        end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
-        pairs = pairwise(words[1 : end + 1])
-        options = [(word.begins, value) for word, value in pairs if word.begins.startswith("--")]
-    if program.does in ("dashes", "mason"):
+    if program.does == "dashes":
         rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
     if (layer := layer_of(program.does, options)).said or layer.gpu:
@@ -366,28 +360,12 @@ def _unwrapped(
         layers=layers,
         is_launched=state.is_launched or program.does in _STARTING,
     )
-    if program.does == "mason":  # its last words are commands, joined by && as words
-        return _all(script, inside, [*_joined_by_and(inside)], depth)
     if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
         return _all(script, inside, script_in(rest[0], environment, script), depth)
     is_given = program.does in ("slurm", "remote") and len(rest) <= 1
     if is_given and (commands := _documents(script, state, rest)) is not None:
         return _all(script, inside, commands, depth)
     return inside
-
-
-def _joined_by_and(state: Peeled) -> Iterator[Command]:
-    """The commands between words ``&&``, which a shell is given that runs them."""
-    words: list[Word] = []
-    for word in (*state.words, None):
-        text = "&&" if word is None else word.text or ""
-        if text.startswith("&&") and words:
-            first = words[0]
-            span = first.span or Span(0, 0)
-            yield Command(words=tuple(words), environment={}, line=first.line, span=span)
-            words = []
-        if word is not None and text != "&&":
-            words.append(word.after(2) if text.startswith("&&") else word)
 
 
 def _hosts(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from planner.base.records import record
 from planner.documents.shell import Directive, HereDocument, Word
-from planner.documents.shell.text import Given, Span, stated
+from planner.documents.shell.text import Given, Span
 from planner.launch.option_table import shipped_rows
 from planner.launch.understood import World
 from planner.specs.cache import kept
@@ -21,7 +21,6 @@ _GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\
 _SLOTS = re.compile(r"(?:\bslots\s*=\s*|:)(\d+)")
 _FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
 _CONSTRAINTS = ("-C", "--constraint")
-_DEVICES = ("--gpus", "--devices")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
 # What an option of a launcher says: the field of the world, by its usual name.
@@ -48,17 +47,6 @@ class Layer:
         text = given.texts[0] if given is not None else None
         return int(text) if text is not None and text.isdecimal() else None
 
-    @property
-    def ranks(self) -> int | None:
-        """Processes that it starts on all nodes, as far as it says so itself."""
-        if (total := self.number(TOTAL) or self.number(TASKS)) is not None:
-            return total
-        each = self.number(PER_NODE) or self.number(TASKS_PER_NODE)
-        nodes = self.number(NODES)
-        if each is None or (nodes is None and self.kind == "slurm"):
-            return None
-        return each * (1 if nodes is None else nodes)
-
 
 def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
     """What the options of a launcher say; those that say nothing of the world are passed over."""
@@ -71,8 +59,6 @@ def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
             said.update(_included(name, word))
         if kind == "slurm" and name in _CONSTRAINTS and word is not None:
             gpu = gpu or _constraint(word.text)
-        if kind == "torchrun" and name in _DEVICES and word is not None and word.text:
-            said[PER_NODE] = _devices(name, word, word.text)  # Paddle's
         if usual not in table or word is None:
             continue
         gpu = _kind(word.text) or gpu
@@ -134,10 +120,6 @@ def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
     if PER_NODE not in found and TOTAL not in found and devices is not None:
         found[PER_NODE] = devices
     gpus = [layer.gpu for layer in layers if layer.gpu]
-    # allenai/open-instruct, mason.py: it multiplies the processes of accelerate by its nodes.
-    whole = next((one for one in layers if one.kind == "mason" and one.ranks), None)
-    if whole is not None and TOTAL in found:
-        found[TOTAL] = stated("--num_nodes x --gpus", str(whole.ranks), found[TOTAL].line)
     return World(
         num_nodes=found.get(NODES),
         gpus_per_node=found.get(PER_NODE),

@@ -45,7 +45,7 @@ from planner.launch.target import (
     override,
     overrides,
 )
-from planner.launch.targets import megatron_lm, paddlenlp
+from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.launch.understood import Answers, Found, Reading, gpus_of
@@ -174,8 +174,6 @@ _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1
 def starts(words: Sequence[str]) -> bool:
     """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
     names = [word.rpartition("/")[2] for word in words[:4]]
-    if paddlenlp.starts(words):  # its programs are called alike
-        return False
     if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
         return True
     if any(_NEMO_PROGRAM.fullmatch(name) for name in names):

@@ -206,8 +206,6 @@ def starts_trainer(words: Sequence[str]) -> bool:
     if is_command("llama-factory", words) or starts_swift(words) or is_command("mlx-lm", words):
         return True
     names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
-    if is_document("paddlenlp", {name.removeprefix("--"): "" for name in names}):
-        return False
     if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
         return False
     if words and words[0] == "trl" and named_by_program(words):
@@ -222,8 +220,6 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    if is_document("paddlenlp", values):
-        return False
     own = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
     own = own or is_document("mlx-lm", values) or script_of([], values) is not None
     if "per_device_train_batch_size" in values or own:

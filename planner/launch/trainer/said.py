@@ -289,8 +289,6 @@ def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
 
 # Options of weights that were trained before.
 _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
-_CACHES = "open_instruct/dpo_tune_cache.py"
-"""Asks the reference model before it trains."""
 
 
 def objective_said(said: Said, found: Gathered, name: str) -> None:
@@ -320,9 +318,7 @@ def objective_said(said: Said, found: Gathered, name: str) -> None:
         objective = TrainingObjective.DAPO
         found.notes.append("No beta above 0: GRPO has no reference model then, as DAPO has none.")
     found.values["training_objective"] = str(objective)
-    is_cached = any(word.endswith(_CACHES) for word in said.words)
-    is_cached = is_cached or said.is_on("--precompute_ref_log_probs")
-    if is_cached and objective.has_reference:
+    if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
         found.values["precompute_ref_log_probs"] = True
 
 

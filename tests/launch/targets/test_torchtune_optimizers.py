@@ -116,12 +116,6 @@ OTHERS = {
         "python train.py --model_name_or_path meta-llama/Llama-3.1-8B --output_dir o "
         "--per_device_train_batch_size 1 --optim NAME\n",
     ),
-    "litgpt": (
-        "t.yaml",
-        "checkpoint_dir: checkpoints/meta-llama/Llama-3.1-8B\n"
-        "train: {micro_batch_size: 1, global_batch_size: 8, max_seq_length: 512}\n"
-        "optimizer: {class_path: torch.optim.NAME}\n",
-    ),
 }
 
 

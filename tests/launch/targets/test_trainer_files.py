@@ -461,7 +461,6 @@ def test_matrices_and_whole_modules_of_chinese_llama_alpaca_are_read(tmp_path: P
 
 
 def test_a_file_of_deepspeed_may_end_otherwise(tmp_path: Path) -> None:
-    # allenai/open-instruct, configs/ds_configs/*.conf.
     (tmp_path / "ds.conf").write_text('{"zero_optimization": {"stage": 2}}')
     path = tmp_path / "run.sh"
     path.write_text(
