@@ -131,20 +131,6 @@ def put_redrawn(found: Gathered) -> None:
     found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
 
 
-def put_as_verl(update: Answers, found: Gathered, program: str = "") -> bool:
-    """The profile of verl with the trainer of the update, and whether that is Megatron-Core's.
-
-    A ``program`` that has none of its own is told to be predicted so.
-    """
-    is_megatron = str(update.values["framework"]).startswith("Megatron")
-    profile = "verl Megatron" if is_megatron else "verl"
-    found.values["framework"] = profile
-    if program:
-        words = f"{program} has no profile of its own: its step is predicted as {profile}'s."
-        found.notes.append(words)
-    return is_megatron
-
-
 def put_lengths(
     found: Gathered, length: int, answer: int | None, prompt: int | None = None
 ) -> None:

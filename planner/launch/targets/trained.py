@@ -45,11 +45,10 @@ def as_it_is(option: str) -> str:
 def read_alone(
     name: str,
     tell: Callable[[Reading, Gathered], Words | None],
-    whole: Callable[[Found], Mapping[str, Given]] = lambda found: worded(found).options,
+    whole: Callable[[Found], Mapping[str, Given]],
     spelled: Spelled = plain,
-    **hooks: Any,
 ) -> Target:
-    """The target of a program whose files are read alone, with its other ``hooks``.
+    """The target of a program whose files are read alone.
 
     Parameters
     ----------
@@ -75,7 +74,7 @@ def read_alone(
         unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
         return told.made(shape=shape, used=used, ignored=ignored - used, unread=unread)
 
-    return Target.of(name, answers=answers, **hooks)
+    return Target.of(name, answers=answers)
 
 
 def read_update(
@@ -83,7 +82,6 @@ def read_update(
     tell: Callable[[Reading, Gathered], None],
     models: Sequence[str],
     sections: tuple[str, ...],
-    whole: Callable[[Found], Found] = worded,
 ) -> Callable[[Reading], Answers]:
     """What reads the update of a program that trains on generated answers.
 
@@ -93,12 +91,11 @@ def read_update(
     tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
     models : options of which the first that says something names the model
     sections : how options of the program begin that nothing reads
-    whole : a command or document with all that it names
     """
     table, title = OptionTable.load(name), tool_named(name)["title"]
 
     def answers(reading: Reading) -> Answers:
-        reading = replace(reading, found=whole(reading.found))
+        reading = replace(reading, found=worded(reading.found))
         told = gathered(reading, title)
         put_plain(told)
         told.need("model", next(filter(None, map(reading.text, models)), None))
@@ -233,7 +230,7 @@ def unread_of_sections(
 
 
 _OF_OTHERS = re.compile(
-    r"(--)?(actor_rollout_ref\.(rollout|ref)|critic|reward|rollout|vllm|sglang|gconfig|ref|eval"
-    r"|valid|generator|environment|env|orchestrator|inference|policy\.generation|teacher|value"
+    r"(--)?(actor_rollout_ref\.(rollout|ref)|critic|reward|rollout|vllm|sglang|ref|eval"
+    r"|valid|env|orchestrator|inference|policy\.generation|teacher|value"
     r"|value_loss_fn|custom_reward_function)(?![a-z])"
 )

@@ -33,7 +33,6 @@ from planner.launch.targets.rl_steps import (
     OUTPUT,
     is_apart,
     per_rank,
-    put_as_verl,
     put_redrawn,
     put_sequences,
     put_split,
@@ -325,7 +324,8 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     """What of a whole step is no row of the table: who runs where, and passes beside the update."""
     values = found.values
     _tell_program(reading, found)
-    is_megatron = put_as_verl(update, found)
+    is_megatron = str(update.values["framework"]).startswith("Megatron")
+    values["framework"] = "verl Megatron" if is_megatron else "verl"
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
         put_redrawn(found)
