@@ -17,7 +17,7 @@ from planner.launch.understood import Found, Gathered, Reading, gpus_of
 
 _MODEL = "model.model_config."
 _NOTHING = ("", "null", "none", "~")
-ALL_AT_ONCE = (
+_ALL_AT_ONCE = (
     "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
     "activations of all micro-batches of a step, of 1f1b (which is predicted) those of {stages}."
 )
@@ -35,17 +35,10 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
             f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
             "otherwise in each version. Describe the run without --from."
         )
-    engine, mode, recomputes = (
-        (reading.text(f"parallelism.{key}") or "").lower()
-        for key in ("pp_engine", "tp_mode", "recompute_layer")
+    mode, recomputes = (
+        (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
     )
-    _deal(
-        reading,
-        found,
-        reading.number("parallelism.dp"),
-        reading.number("tokens.batch_accumulation_per_replica"),
-        all_at_once=engine in (*_NOTHING, "afab"),
-    )
+    _put_batch_and_gpus(reading, found)
     values["sequence_parallel"] = mode == "reduce_scatter"
     values["recompute"] = "full" if recomputes == "true" else "none"
     if (reading.text("optimizer.accumulate_grad_in_fp32") or "true").lower() == "false":
@@ -64,28 +57,24 @@ def _whole(found: Found) -> Mapping[str, Given]:
     return {**(document.options if document else {}), **found.options}
 
 
-def _deal(
-    reading: Reading,
-    found: Gathered,
-    copies: int | None,
-    steps: int | None,
-    *,
-    all_at_once: bool,
-) -> None:
-    """GPUs of the layout, which start the file or are its copies' own, and the batch of a step."""
+def _put_batch_and_gpus(reading: Reading, found: Gathered) -> None:
+    """GPUs of the launcher, else of the layout, and the batch of a step."""
     sizes = {
         word: int(found.values.get(f"{name}_parallel") or 1)
         for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
     }
+    copies = reading.number("parallelism.dp")
     total = gpus_of(reading.found.world) or (copies and copies * prod(sizes.values()))
     ranks = ranks_of(reading, found, total, **sizes)
     if ranks is None:
         found.ask("global_batch_size")
         return
+    steps = reading.number("tokens.batch_accumulation_per_replica") or 0
     if steps:
         put_batch(found, ranks, steps)
-    if all_at_once and (steps or 0) > sizes["pp"] > 1:
-        found.notes.append(ALL_AT_ONCE.format(stages=sizes["pp"]))
+    engine = (reading.text("parallelism.pp_engine") or "").lower()
+    if engine in (*_NOTHING, "afab") and steps > sizes["pp"] > 1:
+        found.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 
 def _shape(reading: Reading) -> Words | None:
