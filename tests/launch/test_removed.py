@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,11 +70,15 @@ def test_names(name: str, title: str) -> None:
 
 @each(("name", "command"), SCRIPTS)
 def test_commands(name: str, command: str, tmp_path: Path) -> None:
-    """Shell scripts, also those that another script starts, and texts with blocks of code."""
+    """Shell scripts, also those that another script starts, texts with blocks of code, pods."""
     script, outer, text = tmp_path / "run.sh", tmp_path / "all.sh", tmp_path / "README.md"
+    pod = tmp_path / "pod.yaml"
     script.write_text(f"#!/bin/bash\nexport A=1\n{command}\n")
     outer.write_text("bash run.sh\n")
     text.write_text(f"# Train\n\n```sh\n{command}\n```\n")
+    container = {"name": "a", "image": "b", "command": ["bash", "-c", command]}
+    pod.write_text(json.dumps({"kind": "Pod", "spec": {"containers": [container]}}))
+    require_error(pod, name, f"{pod}:1")
     require_error(script, name, f"{script}:3")
     require_error(outer, name, f"{outer}:1")
     require_error(text, name, f"{text}:4")
