@@ -122,6 +122,12 @@ def told_in(word: Word) -> str:
     return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
 
 
+def command_texts(words: Sequence[Word]) -> list[str]:
+    """The text of each word; of an option its name where the value is not specified."""
+    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or told_in(word) for option, word in zip(begun, words, strict=True)]
+
+
 def _model_in(option: str, word: Word) -> str | None:
     """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
     _, slash, name = told_in(word).rpartition("/")

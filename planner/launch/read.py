@@ -17,7 +17,13 @@ from planner.documents.shell import Script, Word
 from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.shell.values import computed
 from planner.errors import LaunchError, PlannerError
-from planner.launch.arguments import documents_in, of_here_document, read_arguments, told_in
+from planner.launch.arguments import (
+    command_texts,
+    documents_in,
+    of_here_document,
+    read_arguments,
+    told_in,
+)
 from planner.launch.benchmark import (
     REQUESTS,
     accepted_by,
@@ -381,24 +387,18 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
     yield of_command(path, script, inner, target)
 
 
-def _command_texts(words: Sequence[Word]) -> list[str]:
-    """The text of each word; of an option its name where the value is not specified."""
-    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
-    return [option or told_in(word) for option, word in zip(begun, words, strict=True)]
-
-
 def _removed_program(path: Path, script: Script, inner: Inner) -> Found | None:
     """Return a command that starts a program which planner no longer supports, or None.
 
     `read_launch` refuses it, unless the file starts other programs.
     """
-    name = name_removed_program(_command_texts(inner.words))
+    name = name_removed_program(command_texts(inner.words))
     return Found(target=name, name=path.name, text=script.text, line=inner.line) if name else None
 
 
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
-    texts = _command_texts(words)
+    texts = command_texts(words)
     # Scripts that the Trainer's know by what they are called are others' too.
     known = sorted(readers().values(), key=lambda one: one.name in _OF_TRAINER)
     return next((one for one in known if one.starts(texts)), None)
