@@ -388,10 +388,7 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
 
 
 def _removed_program(path: Path, script: Script, inner: Inner) -> Found | None:
-    """Return a command that starts a program which planner no longer supports, or None.
-
-    `read_launch` refuses it, unless the file starts other programs.
-    """
+    """Return a command of a program that `read_launch` refuses as removed, or None."""
     name = name_removed_program(command_texts(inner.words))
     return Found(target=name, name=path.name, text=script.text, line=inner.line) if name else None
 
