@@ -14,6 +14,7 @@ from planner.documents.shell.text import Given, Span
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
 from planner.launch.option_table import Accepted, AcceptedOption
+from planner.launch.removed import name_removed_program
 from planner.launch.targets import readers
 from planner.launch.understood import Found
 from planner.specs.quantization import checkpoint_of
@@ -191,6 +192,8 @@ def _target_of(tree: Tree) -> str:
 
 
 def _target_of_values(values: Mapping[str, object]) -> str:
+    if removed := name_removed_program(document=values):
+        return removed
     return next((one.name for one in readers().values() if one.is_of(values)), "")
 
 

@@ -334,10 +334,15 @@ def is_command(name: str, words: Sequence[str]) -> bool:
 
 def is_document(name: str, values: Mapping[str, object]) -> bool:
     """Whether a document is of a tool, as the ``document`` of its row tells."""
+    return has_keys(values, tool_named(name)["document"])
+
+
+def has_keys(values: Mapping[str, object], pattern: str) -> bool:
+    """Whether a document has the keys of a pattern; see `planner.launch.target.Target`."""
     plain = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
         all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
-        for way in tool_named(name)["document"].split(" or ")
+        for way in pattern.split(" or ")
         if way
     )
 

@@ -61,6 +61,7 @@ from planner.launch.programs import (
     with_function,
     world_of_program,
 )
+from planner.launch.removed import name_removed_program, refuse_removed_name
 from planner.launch.target import Target
 from planner.launch.targets import readers, targets
 from planner.launch.targets.ollama import modelfile_of, with_models
@@ -98,6 +99,8 @@ _PLUMBING = frozenset(
         *("local", "module", "conda", "pip", "cp", "rm", "ls", "exec", "eval", "return", "true"),
     }
 )
+
+_DESCRIBE = "Describe the run with --model, --framework and --set instead of --from."
 
 
 class _Unread(LaunchError):
@@ -191,6 +194,9 @@ def _of_commands(
     """What the commands of a script start; errors of charts that it installs are collected."""
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
+        if (removed := _removed_program(path, script, inner)) is not None:
+            yield removed
+            continue
         target = started(inner.words)
         if target is None and (beside := _beside(path, inner.words, SCRIPTS)) is not None:
             yield from _of_script_beside(path, script, inner, beside, depth)
@@ -386,11 +392,24 @@ def _of_arguments(path: Path, script: Script) -> Iterator[Found]:
     yield of_command(path, script, inner, target)
 
 
+def _command_texts(words: Sequence[Word]) -> list[str]:
+    """The text of each word; of an option its name where the value is not specified."""
+    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or told_in(word) for option, word in zip(begun, words, strict=True)]
+
+
+def _removed_program(path: Path, script: Script, inner: Inner) -> Found | None:
+    """Return a command that starts a program which planner no longer supports, or None.
+
+    `read_launch` refuses it, unless the file starts other programs.
+    """
+    name = name_removed_program(_command_texts(inner.words))
+    return Found(target=name, name=path.name, text=script.text, line=inner.line) if name else None
+
+
 def started(words: Sequence[Word]) -> Target | None:
     """The target whose program this is."""
-    # An option whose value is not told is there all the same.
-    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
-    texts = [option or told_in(word) for option, word in zip(begun, words, strict=True)]
+    texts = _command_texts(words)
     # Scripts that the Trainer's know by what they are called are others' too.
     known = sorted(readers().values(), key=lambda one: one.name in _OF_TRAINER)
     return next((one for one in known if one.starts(texts)), None)
@@ -479,6 +498,9 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
         script = replace(script, files={**brought, **script.files})
         for inner in inner_commands(script):
             yield from _requests(path, script, inner)
+            if (removed := _removed_program(path, script, inner)) is not None:
+                yield removed
+                continue
             target = started(inner.words)
             if target is not None and not container.is_follower:
                 words = with_arguments(inner.words, container.environment, script.files)
@@ -581,6 +603,7 @@ def read_launch(
     errors: list[PlannerError] = []
     for file, one in started:
         try:
+            refuse_removed_name(one.target, f"{file}:{one.line}", _DESCRIBE)
             target = readers()[one.target].for_workload(workload)
             found.append(imported(file, target, _on(one, num_gpus, gpu, release), specs))
         except PlannerError as error:  # of several things some may be for people alone

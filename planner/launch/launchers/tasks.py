@@ -1,4 +1,4 @@
-"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss, llm-d, MosaicML, and the
+"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss, llm-d, and the
 servers of llama-swap and LocalAI.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
@@ -8,7 +8,7 @@ mostlygeek/llama-swap, config.example.yaml; mudler/LocalAI, docs/content/advance
 substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9)
 and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
-values tell the workers of both kinds; mosaicml/llm-foundry at 0.22, mcli/README.md.
+values tell the workers of both kinds.
 """
 
 from __future__ import annotations
@@ -72,8 +72,6 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_local_ai(document)
     elif document.get("inference", "preset", "name").text:
         yield _of_kaito(document)
-    elif document.get("command").text and document.get("compute").is_mapping:
-        yield _of_mosaic(document)
     elif (document.get("apiVersion").text or "").startswith("kubeai.org/"):
         yield _of_kubeai(document.get("spec"))
     elif document.get("docker_server", "start_command").text:
@@ -207,26 +205,6 @@ def _of_kaito(document: Place) -> Container:
             else stated("instanceType", str(known.gpus), instance.line),
         ),
         line=name.line,
-    )
-
-
-def _of_mosaic(document: Place) -> Container:
-    """A run of MosaicML: ``parameters`` are put into a file for the command."""
-    command, parameters = document.get("command"), document.get("parameters")
-    compute = document.get("compute")
-    words = [*shell_words(word_at(command.pieces, command))]
-    if [*parameters.items()]:
-        words = [*plain_words("composer train/train.py parameters.yaml", parameters.line)]
-        words += options_of(parameters, "")
-    return Container(
-        name=document.get("name").text or "",
-        image=document.get("image").text or "",
-        words=tuple(words),
-        environment=environment_at(document.get("env_variables")),
-        world=World(
-            num_gpus=compute.get("gpus").given("gpus"), gpu=compute.get("gpu_type").text or None
-        ),
-        line=command.line,
     )
 
 

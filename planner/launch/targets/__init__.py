@@ -7,6 +7,7 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import READ_ALONE, TARGETS
+from planner.launch.removed import refuse_removed_name
 from planner.launch.target import Target
 
 _TOGETHER = {
@@ -44,13 +45,14 @@ def target_of(name: str) -> Target:
     Raises
     ------
     LaunchError
-        There is none of that name.
+        There is none of that name, or no longer.
     """
     word = name.strip().lower().replace("_", "-").replace(" ", "-")
     for target in targets().values():
         if word == target.name or word in target.aliases:
             return target
     known = list(targets())
+    refuse_removed_name(word, name, f"Choose one of: {', '.join(known)}.")
     raise LaunchError(
         f"{name} is not a launch target.{did_you_mean(word, known)} There are: {', '.join(known)}."
     )

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import WRAPPERS
+from planner.launch.removed import refuse_removed_name
 from planner.launch.target import Draft, File, Job, Target
 
 
@@ -16,10 +17,11 @@ def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
     Raises
     ------
     LaunchError
-        There is none of that name.
+        There is none of that name, or no longer.
     """
     if name not in WRAPPERS:
         known = ", ".join(WRAPPERS)
+        refuse_removed_name(name, name, f"Choose one of: {known}.")
         raise LaunchError(
             f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {known}."
         )
