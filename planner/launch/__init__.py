@@ -43,7 +43,6 @@ READ_ALONE = (
     "tgi",
     "lmdeploy",
     "ollama",
-    "lorax",
 )
 """Programs whose files of training are read, and not written."""
 

@@ -100,7 +100,7 @@ _PLUMBING = frozenset(
     }
 )
 
-_DESCRIBE = "Describe the run with --model, --framework and --set instead of --from."
+_DESCRIBE = "Describe the run with --model, --framework or --engine, and --set, not with --from."
 
 
 class _Unread(LaunchError):
@@ -328,6 +328,10 @@ def _of_calls(path: Path, text: str) -> Iterator[Found]:
 def _of_program(path: Path, text: str) -> Iterator[Found]:
     """What the calls of a program start, and the commands in a notebook's cells."""
     calls, code, shell = _called(path, text)
+    for call in calls:
+        if name := name_removed_program(call=call.name):
+            yield Found(target=name, name=path.name, text=code, line=call.line)
+            return
     none = _no_script(path, code)
     around = world_of_program(calls)
     shown = [*_of_docstring(path, text)] if path.suffix.lower() == _PROGRAM else []

@@ -13,7 +13,6 @@ from planner.launch.target import Target
 _TOGETHER = {
     **dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers"),
     "picotron": "nanotron",
-    "lorax": "tgi",
 }
 """The modules of tools that are alike."""
 
