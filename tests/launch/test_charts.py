@@ -155,7 +155,7 @@ def test_the_error_of_helm_is_passed_on(
 def test_helm_is_stopped_after_a_time(
     chart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _install(monkeypatch, tmp_path / "bin", "import time; time.sleep(600)")
+    _install(monkeypatch, tmp_path / "bin", "import time; time.sleep(5)")
     monkeypatch.setattr(charts, "_HELM_SECONDS", 0.1)
     with pytest.raises(LaunchError, match="did not end within"):
         read_launch(chart)
