@@ -60,6 +60,11 @@ def only_within(folders: Iterable[Path]) -> Iterator[None]:
         _readable.reset(token)
 
 
+def is_restricted() -> bool:
+    """Whether `only_within` limits what is read: the files come from someone else."""
+    return _readable.get() is not None
+
+
 def opened(path: Path, error: Error = SpecError) -> BufferedReader:
     """A regular file, open for reading; one that nobody writes to is not waited for."""
     if (folders := _readable.get()) is not None:

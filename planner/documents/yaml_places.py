@@ -79,15 +79,6 @@ class Place:
             return computed("")
         return _aligned(self.text, self.source, self.node.start, self.node.end)
 
-    @property
-    def plain(self) -> object:
-        """It as mappings, lists and scalars; None of nothing."""
-        if self.is_mapping:
-            return {name: below.plain for name, below in self.items()}
-        if self.node is not None and self.node.kind == "list":
-            return [below.plain for below in self.entries()]
-        return None if self.node is None else self.node.value
-
     def given(self, option: str) -> Given | None:
         """Its text as the value of an option; None where it has none."""
         if self.text is None:

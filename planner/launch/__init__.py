@@ -35,7 +35,6 @@ READ_ALONE = (
     "tgi",
     "lmdeploy",
     "ollama",
-    "lorax",
 )
 """Programs whose files of training are read, and not written."""
 

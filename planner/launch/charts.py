@@ -1,8 +1,8 @@
 """Charts of Helm, documents of Kubernetes and files of Ray Serve: what they start.
 
-They are read where their templates, and the commands that install or apply them, stand. Source:
-helm.sh/docs (topics/charts, chart_template_guide, version 3). A chart's own values go below those
-that the user gives; nothing is fetched, so that the charts it depends on are left out.
+``helm template`` renders a chart, where helm is installed; a command that installs a chart is read
+with the chart near it. Source: helm.sh/docs (helm/helm_template, version 3). Nothing is fetched: a
+chart whose dependencies are missing gives helm's error.
 
 A model of Ray Serve is described in the words of `LLMConfig` (ray-project/ray 2.50,
 python/ray/llm/_internal/serve/core/configs/llm_config.py), here as the call of it that a program
@@ -12,6 +12,8 @@ would have.
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,8 +22,6 @@ from math import prod
 from pathlib import Path
 
 from planner.base import reading
-from planner.base.records import record
-from planner.documents.go_template import Templates
 from planner.documents.python import Call, Untold, Value
 from planner.documents.shell import Script, Word
 from planner.documents.shell.text import LARGEST, Given
@@ -34,204 +34,178 @@ from planner.launch.understood import MOST_ABOVE, Found
 Reader = Callable[[Path, str], Iterator[Found]]
 """Reads the documents of a text, as of a file of this path."""
 _INSTALLS = ("install", "upgrade", "template")
-_FILES = ("-f", "--values")
+_VALUES_OPTIONS = ("-f", "--values")
 _APPLIES, _APPLIED = ("apply", "create", "replace"), ("-f", "--filename")
-_SETS = ("--set", "--set-string", "--set-file")
+_SET_FILE = "--set-file"
+_SET_OPTIONS = ("--set", "--set-string", "--set-json", "--set-literal", _SET_FILE)
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
 _OUTSIDE = "FROM_OUTSIDE"
 """In place of what a command takes from its environment; reads as a place to fill in."""
-_MOST_TOLD = 3
 _PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
 _CHART, _VALUES, _TEMPLATES = "Chart.yaml", "values.yaml", "templates"
-_SUFFIXES = (".yaml", ".yml")
-_HELPERS = (".tpl", ".txt")
-_MOST_FILES = 200
-_RELEASE = {"Name": "release", "Namespace": "default", "Service": "Helm", "IsInstall": True,
-            "IsUpgrade": False, "Revision": 1}  # fmt: skip
-_CLUSTER = {
-    "KubeVersion": {"Version": "v1.33.0", "Major": "1", "Minor": "33"},
-    "APIVersions": {"Has": lambda _: False},
-}
-
-
-@record(kw_only=True)
-class Document:
-    """A template of a chart that became a document: its ``text``, and the line of the template
-    that each line of it comes from; ``left_out`` is what is not understood in it."""
-
-    path: Path
-    text: str
-    lines: tuple[int, ...]
-    left_out: tuple[str, ...]
+_RENDERED, _RELEASE = "rendered.yaml", "release"
+_HELM_SECONDS = 60
+_ERROR_LENGTH = 500
+RENDER_IT = (
+    "This is a Helm chart. Install helm, or run `helm template . > rendered.yaml` in the folder of "
+    "the chart and pass that file."
+)
 
 
 def chart_around(path: Path) -> Path | None:
     """The folder of the chart that a file or a folder is, or is in; None where there is none.
 
-    Of a values file that of its own folder alone: it may be for any other.
+    For a values file, only its own folder counts: it may belong to any other chart.
     """
     folders = [path] if path.is_dir() else [path.parent]
     if _TEMPLATES in path.parts and not path.is_dir():
         folders += path.parents[1:4]
-    for folder in folders:
-        if (folder / _TEMPLATES).is_dir() and (folder / _CHART).is_file():
-            return folder
-    return None
+    return next((folder for folder in folders if (folder / _CHART).is_file()), None)
 
 
-def documents_of(chart: Path, values: Mapping[str, object] | None = None) -> Iterator[Document]:
-    """What the templates of a chart become for its values and those of the user.
+def is_template(text: str) -> bool:
+    """Whether a YAML text is a template of a Helm chart that is not rendered yet."""
+    return _TEMPLATE.search(text) is not None
+
+
+_TEMPLATE = re.compile(r"\{\{[^{}\n]*\.Values\.")
+
+
+def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
+    """The Kubernetes documents of a Helm chart, as ``helm template`` prints them.
+
+    Parameters
+    ----------
+    chart : the folder of its Chart.yaml
+    options : further options of ``helm template``, such as ``--values FILE``
 
     Raises
     ------
     LaunchError
-        Its values are no YAML, or no template can be read.
+        helm is not installed, refuses the chart or takes too long; or the files come from
+        a client of the server, for which no program is started.
     """
-    given = overlaid(values_of(chart), values or {})
-    root = {
-        "Values": given,
-        "Release": _RELEASE,
-        "Chart": {key[:1].upper() + key[1:]: one for key, one in _plain(chart / _CHART).items()},
-        "Capabilities": _CLUSTER,
-        "Template": {"Name": "", "BasePath": _TEMPLATES},
-        "Files": {"Get": lambda name: _beside(chart, name)},
+    helm = None if reading.is_restricted() else shutil.which("helm")
+    if helm is None:
+        raise LaunchError(f"{chart}: {RENDER_IT}")
+    try:
+        run = subprocess.run(
+            [helm, "template", _RELEASE, str(chart.absolute()), *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_HELM_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(
+            f"{chart}: helm template did not end within {_HELM_SECONDS} seconds."
+        ) from error
+    except OSError as error:
+        raise LaunchError(f"{chart}: cannot start {helm}: {error}.") from error
+    if run.returncode:
+        raise LaunchError(f"{chart}: helm template failed: {run.stderr.strip()[:_ERROR_LENGTH]}")
+    return run.stdout
+
+
+def read_chart(chart: Path, read: Reader, options: Sequence[str] = ()) -> list[tuple[Path, Found]]:
+    """What a chart starts, read from the text that ``helm template`` prints.
+
+    Its options have no place in a file of the chart, so that nothing is written there.
+    Raises `LaunchError` as `render_chart` does.
+    """
+    path = chart / _RENDERED
+    note = f"helm rendered the chart {chart.name}; lines are those of what `helm template` prints."
+    return [
+        (path, replace(one, notes=(*one.notes, note), options=without_places(one.options)))
+        for one in read(path, render_chart(chart, options))
+    ]
+
+
+def without_places(options: Mapping[str, Given]) -> dict[str, Given]:
+    """Options that stand nowhere in their file as they are."""
+    return {
+        name: replace(option, spans=(None,) * len(option.texts), whole=None)
+        for name, option in options.items()
     }
-    templates, faults = Templates(), []
-    files = sorted(one for one in (chart / _TEMPLATES).rglob("*") if one.is_file())[:_MOST_FILES]
-    parsed = {}
-    for file in files:
-        if file.suffix in (*_SUFFIXES, *_HELPERS):
-            try:
-                text = reading.read_text(file, LARGEST, LaunchError)
-                parsed[file] = templates.add(text, str(file))
-            except LaunchError as error:
-                faults.append(error)
-    read = 0
-    for file, parts in parsed.items():
-        if file.suffix not in _SUFFIXES:
-            continue
-        try:
-            filled = templates.filled(parts, root)
-        except LaunchError as error:
-            faults.append(LaunchError(f"{file}: {error}"))
-            continue
-        read += 1
-        yield Document(path=file, text=filled.text, lines=filled.lines, left_out=filled.left_out)
-    if faults and not read:
-        raise faults[0]
 
 
-def values_of(chart: Path) -> dict[str, object]:
-    """The values of a chart itself; raises `LaunchError` where they are no YAML."""
-    return _plain(chart / _VALUES)
-
-
-def values_in(text: str, name: str) -> dict[str, object]:
-    """The values of a YAML text; raises `LaunchError` where it is none."""
-    found = [one.plain for one in documents(text, name)]
-    return {key: value for one in found if isinstance(one, dict) for key, value in one.items()}
-
-
-def _beside(chart: Path, name: str) -> str:
-    """The text of a file of a chart; empty where it has none of that name."""
-    path = chart / name
-    is_inside = ".." not in path.parts and chart in path.parents and path.is_file()
-    return reading.read_text(path, LARGEST, LaunchError) if is_inside else ""
-
-
-def _plain(path: Path) -> dict[str, object]:
-    if not path.is_file():
-        return {}
-    return values_in(reading.read_text(path, LARGEST, LaunchError), path.name)
-
-
-def overlaid(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
-    """Values with others over them; nothing in place of a value takes it away."""
-    found = dict(below)
-    for key, value in above.items():
-        own = found.get(key)
-        if isinstance(own, Mapping) and isinstance(value, Mapping):
-            found[key] = overlaid(own, value)
-        elif value is None and key in found:
-            del found[key]
-        else:
-            found[key] = value
-    return found
-
-
-def in_chart(
-    chart: Path, values: Mapping[str, object] | None, read: Reader
-) -> list[tuple[Path, Found]]:
-    """What the templates of a chart start, each with the template that tells it.
-
-    Raises
-    ------
-    LaunchError
-        None of its templates can be read.
-    """
-    readable: list[Document] = []
-    left_out: list[str] = []
-    for document in documents_of(chart, values):
-        left_out += [f"{document.path.name}: {why}" for why in document.left_out]
-        with suppress(LaunchError):  # what it became is no YAML
-            [*read(document.path, document.text)]
-            readable.append(document)
-    text = "".join(f"{one.text}\n---\n" for one in readable)
-    places = [(one.path, line) for one in readable for line in (*one.lines, one.lines[-1])]
-    notes: tuple[str, ...] = (f"Its templates are filled with the values of {chart.name}.",)
-    if left_out:
-        told = "; ".join(left_out[:_MOST_TOLD])
-        notes += (f"Parts of its templates that are not understood, left out: {told}.",)
-    found = []
-    for one in read(chart / "values.yaml", text):
-        path, _ = places[min(one.line, len(places)) - 1]
-        found.append((path, _placed(one, path, places, text, notes)))
-    return found
+def values_options(chart: Path, path: Path) -> tuple[str, ...]:
+    """The options of ``helm template`` for a file of a chart: those that pass a values file."""
+    is_values = path.parent == chart and path.name not in (_CHART, _VALUES, _RENDERED)
+    return ("--values", str(path.absolute())) if is_values else ()
 
 
 def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Path, Found]]:
     """What a command of Helm installs: a chart that stands near it, or values of one that is
-    elsewhere; nothing of any other command."""
+    elsewhere; nothing of any other command.
+
+    Raises
+    ------
+    LaunchError
+        The chart stands near it and cannot be rendered, or a values file is no YAML.
+    """
     texts = [
-        "".join(_OUTSIDE if one.unknown else one.text for one in word.pieces) or (word.text or "")
+        "".join(_OUTSIDE if piece.unknown else piece.text for piece in word.pieces)
+        or (word.text or "")
         for word in words
     ]
     if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
         return []
-    values: dict[str, object] = {}
-    said: dict[str, object] = {}
-    others: list[str] = []
-    named: list[Path] = []
+    values_files: list[Path] = []
+    settings: list[tuple[str, str]] = []
+    arguments: list[str] = []
     at = 2
     while at < len(texts):
-        option, equals, given = texts[at].partition("=")
-        if option in (*_FILES, *_SETS) and not equals:
-            at, given = at + 1, texts[at + 1] if at + 1 < len(texts) else ""
-        if option in _FILES:
-            for file in filter(None, (_near(path, one) for one in given.split(","))):
-                named.append(file)
-                text = reading.read_text(file, LARGEST, LaunchError)
-                values = overlaid(values, values_in(text, file.name))
-        elif option in _SETS:
-            for name, text in _PAIR.findall(given):
-                place = _near(path, text) if option == "--set-file" else None
-                own = reading.read_text(place, LARGEST, LaunchError) if place else _value(text)
-                said = overlaid(said, _below(name, own))
+        option, equals, text = texts[at].partition("=")
+        if option in (*_VALUES_OPTIONS, *_SET_OPTIONS) and not equals:
+            at, text = at + 1, texts[at + 1] if at + 1 < len(texts) else ""
+        if option in _VALUES_OPTIONS:
+            values_files += filter(None, (_near(path, name) for name in text.split(",")))
+        elif option in _SET_OPTIONS:
+            settings.append((option, text))
         elif option.startswith("-"):
             at += not equals and option not in _FLAGS
         else:
-            others.append(texts[at])
+            arguments.append(texts[at])
         at += 1
-    charts = (_near(path, one) for one in others[::-1])
-    chart = next((one for one in charts if one is not None and one.is_dir()), None)
-    if chart is not None and (around := chart_around(chart)) is not None:
-        below = overlaid(values_of(around), values)
-        return in_chart(around, overlaid(values, _kept(said, below)), read)
+    charts = (_near(path, name) for name in arguments[::-1])
+    folder = next((place for place in charts if place is not None and place.is_dir()), None)
+    if folder is not None and (chart := chart_around(folder)) is not None:
+        options = [word for file in values_files for word in ("--values", str(file))]
+        for option, text in settings:
+            options += _set_options(path, chart, option, text)
+        return read_chart(chart, read, options)
     return [
         (file, one)
-        for file in named[-1:]
+        for file in values_files[-1:]
         for one in read(file, reading.read_text(file, LARGEST, LaunchError))
     ]
+
+
+def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[str]:
+    """A ``--set`` of a command for ``helm template``; a number of the chart's values stays where
+    the environment sets another."""
+    if option != _SET_FILE and _OUTSIDE not in text:
+        yield from (option, text)
+        return
+    for name, value in _PAIR.findall(text):
+        if option == _SET_FILE:
+            if (file := _near(path, value)) is not None:
+                yield from (option, f"{name}={file}")
+        elif _OUTSIDE not in value or not _is_number(chart, name):
+            yield from (option, f"{name}={value}")
+
+
+def _is_number(chart: Path, name: str) -> bool:
+    """Whether the values of a chart have a number of this name."""
+    file = chart / _VALUES
+    if not file.is_file():
+        return False
+    places = documents(reading.read_text(file, LARGEST, LaunchError), file.name)
+    texts = (place.get(*name.split(".")).text or "" for place in places)
+    return any(text.replace(".", "", 1).isdecimal() for text in texts)
 
 
 def applied(
@@ -268,65 +242,6 @@ def _near(path: Path, name: str) -> Path | None:
             if (folder / plain).exists():
                 return folder / plain
     return None
-
-
-def _kept(said: Mapping[str, object], own: Mapping[str, object]) -> dict[str, object]:
-    """Values without those of which text alone tells nothing where a number is there already."""
-    found: dict[str, object] = {}
-    for key, value in said.items():
-        other = own.get(key)
-        if isinstance(value, Mapping):
-            found[key] = _kept(value, other if isinstance(other, Mapping) else {})
-        elif value != _OUTSIDE or not isinstance(other, int | float):
-            found[key] = value
-    return found
-
-
-def _value(text: str) -> object:
-    """A value of ``--set``."""
-    known = {"true": True, "false": False, "null": None}
-    plain = text.replace("\\", "").strip("\"'")
-    if plain in known:
-        return known[plain]
-    return int(plain) if plain.isdecimal() and len(plain) < 19 else plain
-
-
-def _below(name: str, value: object) -> dict[str, object]:
-    """``a.b[0].c`` as values; a place in a list stands for the whole of it."""
-    first, dot, rest = re.sub(r"\\\.", "\0", name).partition(".")
-    key, _, index = first.replace("\0", ".").partition("[")
-    inner = _below(rest.replace("\0", "\\."), value) if dot else value
-    return {key: [inner] if index else inner}
-
-
-def _placed(
-    one: Found, path: Path, places: Sequence[tuple[Path, int]], text: str, notes: tuple[str, ...]
-) -> Found:
-    """What is read of a filled template, with the lines of the template itself."""
-
-    def line_of(line: int) -> int:
-        return places[min(max(line, 1), len(places)) - 1][1]
-
-    def moved(given: Given) -> Given:
-        spans = (None,) * len(given.texts)
-        return replace(given, line=line_of(given.line), spans=spans, whole=None)
-
-    lines: dict[int, str] = {}
-    for (own, at), filled in zip(places, text.split("\n"), strict=False):
-        if own == path:
-            lines[at] = f"{lines.get(at, '')}{filled} "
-    whole = "\n".join(lines.get(at, "") for at in range(1, max(lines, default=0) + 1))
-    return replace(
-        one,
-        name=path.name,
-        text=whole,
-        line=line_of(one.line),
-        options={name: moved(given) for name, given in one.options.items()},
-        unknown=tuple(map(moved, one.unknown)),
-        positional=tuple(map(moved, one.positional)),
-        environment={name: moved(given) for name, given in one.environment.items()},
-        notes=(*one.notes, *notes),
-    )
 
 
 CONFIG = "LLMConfig"

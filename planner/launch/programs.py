@@ -32,7 +32,6 @@ from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions
 from planner.launch.charts import CONFIG
-from planner.launch.launchers import kubeflow
 from planner.launch.option_table import keys_of
 from planner.launch.target import Target
 from planner.launch.targets import readers, target_of, xtuner
@@ -499,18 +498,11 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
 
 
 _PROCESSES = ("Popen", "run", "call", "check_call", "check_output", "system", "execv", "execvp")
-_OF_SAGEMAKER = ("Model", "HuggingFaceModel", "DJLModel")
-_CUSTOM = "CustomTrainer"
 _ON_GPUS = ("function", "cls", "service")
 
 
 def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """Commands that a program starts, as processes or as jobs, each with its line."""
-    for line, told in kubeflow.commands_of(calls):
-        yield line, shlex.join(told)
-    for call in calls:
-        if call.ends(*_OF_SAGEMAKER):
-            yield from _of_sagemaker(call)
+    """Commands that a program starts as processes, each with its line."""
     for call in calls:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -523,23 +515,6 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
                 yield call.line, value
 
 
-def _of_sagemaker(call: Call) -> Iterator[tuple[int, str]]:
-    """The container of a model of SageMaker, which its variables tell.
-
-    Those of TGI's container in its entry point: sagemaker-entrypoint.sh of
-    huggingface/text-generation-inference; of LMI's: see `planner.launch.launchers.recipes`.
-    """
-    own = call.given.get("env") or call.given.get("environment") or {}
-    variables = dict(own) if isinstance(own, dict) else {}
-    if not isinstance(variables.get("HF_MODEL_ID"), str):
-        return
-    is_lmi = call.ends("DJLModel") or any(key.startswith("OPTION_") for key in variables)
-    renamed = {} if is_lmi else keys_of("sagemaker tgi")
-    texts = {renamed.get(key, key): word_of_shell(value) for key, value in variables.items()}
-    told = " ".join(f"{key}={shlex.quote(text)}" for key, text in texts.items())
-    yield call.line, f"{told} {'djl-serving' if is_lmi else 'text-generation-launcher'}"
-
-
 def taken_at_once(calls: Sequence[Call]) -> dict[str, Given]:
     """The requests that a function of Modal takes at once: ``@modal.concurrent(max_inputs=32)``."""
     for call in calls:
@@ -550,20 +525,11 @@ def taken_at_once(calls: Sequence[Call]) -> dict[str, Given]:
 
 
 def world_of_program(calls: Sequence[Call]) -> World:
-    """The GPUs that a function of Modal, of Kubeflow or a service of BentoML asks for.
+    """The GPUs that a function of Modal or a service of BentoML asks for.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
     """
-    for call in (one for one in calls if one.ends(_CUSTOM)):
-        resources, nodes = call.given.get("resources_per_node"), call.given.get("num_nodes") or 1
-        given = resources if isinstance(resources, dict) else {}
-        count = given.get("gpu", given.get("nvidia.com/gpu"))
-        if isinstance(count, int | str) and isinstance(nodes, int):
-            return World(
-                num_nodes=stated("num_nodes", str(nodes), call.line),
-                gpus_per_node=stated("gpu", str(count), call.line),
-            )
     for call in (one for one in calls if one.ends(*_ON_GPUS)):
         gpu, resources = call.given.get("gpu"), call.given.get("resources")
         if isinstance(gpu, str) and gpu:

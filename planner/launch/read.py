@@ -33,7 +33,17 @@ from planner.launch.benchmark import (
     said_alone,
     served_of,
 )
-from planner.launch.charts import applied, chart_around, configs_of, in_chart, installed, values_in
+from planner.launch.charts import (
+    RENDER_IT,
+    applied,
+    chart_around,
+    configs_of,
+    installed,
+    is_template,
+    read_chart,
+    values_options,
+    without_places,
+)
 from planner.launch.imported import Imported, distinct, imported, joined, pair
 from planner.launch.launchers import Inner, given_by, inner_commands, read_script
 from planner.launch.launchers.containers import config_maps, containers_of, script_of
@@ -96,7 +106,7 @@ _PLUMBING = frozenset(
     }
 )
 
-_DESCRIBE = "Describe the run with --model, --framework and --set instead of --from."
+_DESCRIBE = "Describe the run with --model, --framework or --engine, and --set, not with --from."
 
 
 class _Unread(LaunchError):
@@ -144,7 +154,7 @@ def _all_of(path: Path, text: str) -> Iterator[Found]:
         return
     if (started_by := _SAID_ELSE.get(path.suffix.lower())) is not None:
         for found in _of_script(path, started_by(text)):
-            yield replace(found, text=text, options=_unplaced(found.options))
+            yield replace(found, text=text, options=without_places(found.options))
         return
     if path.suffix.lower() == _PAGE:
         raise LaunchError(
@@ -171,7 +181,10 @@ def _of_script(
     if text.lstrip().startswith("-"):
         yield from _of_arguments(path, script)
         return
-    own = [*_of_commands(path, script, depth)]
+    chart_errors: list[LaunchError] = []
+    own = [*_of_commands(path, script, depth, chart_errors)]
+    if chart_errors and not own:
+        raise chart_errors[0]
     if entry is None:
         yield from own
     elif any(one.target != REQUESTS for one in own):
@@ -181,7 +194,10 @@ def _of_script(
             yield replace(one, path=entry.file)
 
 
-def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
+def _of_commands(
+    path: Path, script: Script, depth: int, chart_errors: list[LaunchError]
+) -> Iterator[Found]:
+    """What the commands of a script start; errors of charts that it installs are collected."""
     for inner in inner_commands(script):
         yield from _requests(path, script, inner)
         if (removed := _removed_program(path, script, inner)) is not None:
@@ -193,10 +209,13 @@ def _of_commands(path: Path, script: Script, depth: int = 0) -> Iterator[Found]:
             continue
         if target is None:
             yield from _of_started(path, script, inner, None)
-            for place, one in installed(path, inner.words, _of_yaml):
-                yield replace(one, path=place, name=place.name)
+            try:
+                for place, one in installed(path, inner.words, _of_yaml):
+                    yield replace(one, path=place, name=place.name)
+            except LaunchError as error:  # another command of the script may start something
+                chart_errors.append(error)
             for place, one in applied(path, inner.words, script, _of_yaml):
-                options = _unplaced(one.options) if place == path else one.options
+                options = without_places(one.options) if place == path else one.options
                 yield replace(one, path=place, name=place.name, options=options)
             continue
         inner.require_agreement(path.name)
@@ -271,7 +290,7 @@ def _of_script_beside(
                 name=path.name,
                 text=script.text,
                 line=inner.line,
-                options=_unplaced(found.options),
+                options=without_places(found.options),
                 world=_within(found.world, inner.world, path.name),
             )
 
@@ -315,6 +334,10 @@ def _of_calls(path: Path, text: str) -> Iterator[Found]:
 def _of_program(path: Path, text: str) -> Iterator[Found]:
     """What the calls of a program start, and the commands in a notebook's cells."""
     calls, code, shell = _called(path, text)
+    for call in calls:
+        if name := name_removed_program(call=call.name):
+            yield Found(target=name, name=path.name, text=code, line=call.line)
+            return
     none = _no_script(path, code)
     around = world_of_program(calls)
     shown = [*_of_docstring(path, text)] if path.suffix.lower() == _PROGRAM else []
@@ -334,16 +357,8 @@ def _of_program(path: Path, text: str) -> Iterator[Found]:
     for line, command in commands_of(calls):
         for found in _of_script(path, "\n" * (line - 1) + command):
             world = _within(found.world, around, path.name)
-            options = {**taken_at_once(calls), **_unplaced(found.options)}
+            options = {**taken_at_once(calls), **without_places(found.options)}
             yield replace(found, text=code, world=world, options=options)
-
-
-def _unplaced(options: Mapping[str, Given]) -> dict[str, Given]:
-    """Options that stand nowhere in their file as they are."""
-    return {
-        name: replace(option, spans=(None,) * len(option.texts), whole=None)
-        for name, option in options.items()
-    }
 
 
 def _of_docstring(path: Path, text: str) -> Iterator[Found]:
@@ -614,16 +629,19 @@ def read_launch(
 
 def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
     text = text or text_of(path)
-    chart = chart_around(path) if path.suffix.lower() in _YAML else None
+    is_yaml = path.suffix.lower() in _YAML
+    chart = chart_around(path) if is_yaml else None
+    of_chart = chart is not None or (is_yaml and is_template(text))
     try:
         found = [(launch.path or path, launch) for launch in launches(path, text)]
     except LaunchError:
-        if chart is None:
+        if not of_chart:
             raise
         found = []
     if not found and chart is not None:
-        is_of_values = path.parent == chart
-        found = in_chart(chart, values_in(text, path.name) if is_of_values else None, _of_yaml)
+        found = read_chart(chart, _of_yaml, values_options(chart, path))
+    elif not found and of_chart:
+        raise LaunchError(f"{path}: {RENDER_IT}")
     if not found:
         raise LaunchError(nothing_found(path, text))
     return found
@@ -631,7 +649,7 @@ def _of_file(path: Path, text: str | None) -> list[tuple[Path, Found]]:
 
 def _of_folder(folder: Path) -> list[tuple[Path, Found]]:
     """What the files of a folder start, without those that the commands of others read."""
-    if (chart := chart_around(folder)) is not None and (own := in_chart(chart, None, _of_yaml)):
+    if (chart := chart_around(folder)) is not None and (own := read_chart(chart, _of_yaml)):
         return own
     every: dict[Path, list[Found]] = {}
     for path in sorted(folder.iterdir()):

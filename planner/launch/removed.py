@@ -10,14 +10,15 @@ from planner.launch.option_table import has_keys, shipped_rows
 
 
 def name_removed_program(
-    words: Sequence[str] = (), document: Mapping[str, object] | None = None
+    words: Sequence[str] = (), document: Mapping[str, object] | None = None, call: str = ""
 ) -> str:
-    """Return the name of the removed program of a command or document, empty for all others.
+    """Return the name of the removed program of a command, document or call, empty for all others.
 
     Parameters
     ----------
     words : the command, program first, without wrappers such as ``torchrun``
     document : values of a YAML, JSON or TOML file by dotted key
+    call : what a Python program calls, with its module where an import names it
 
     Examples
     --------
@@ -29,7 +30,8 @@ def name_removed_program(
     command = " ".join(words)
     for row in _rows():
         is_started = bool(row["command"]) and re.match(row["command"], command, re.DOTALL)
-        if is_started or has_keys(document or {}, row["document"]):
+        is_called = bool(row["call"]) and re.fullmatch(row["call"], call)
+        if is_started or is_called or has_keys(document or {}, row["document"]):
             return row["names"].partition("|")[0]
     return ""
 

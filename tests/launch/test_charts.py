@@ -1,114 +1,161 @@
-"""Charts of Helm: the folder, a template, and commands that install them with other values."""
+"""Helm charts: helm renders them where it is installed; here a script stands in for helm."""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
+from planner.base import reading
 from planner.errors import LaunchError
+from planner.launch import charts
 from planner.launch.read import read_launch
 
-_DEPLOYMENT = """\
+_TEMPLATE = "containers:\n- image: {{ .Values.image }}\n  args: [{{ .Values.tp }}]\n"
+_RENDERED = """\
+---
+# Source: server/templates/deployment.yaml
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .Release.Name }}
+  name: release
 spec:
-  replicas: {{ .Values.copies }}
+  replicas: 2
   template:
     spec:
       containers:
       - name: server
-        image: {{ .Values.image }}
-        command: [bash, -c, "bash /scripts/start.sh"]
+        image: vllm/vllm-openai:v0.11.0
+        command: [bash, -c, "vllm serve Qwen/Qwen3-32B --tensor-parallel-size 4"]
         resources:
           limits:
-            nvidia.com/gpu: {{ .Values.tp }}
+            nvidia.com/gpu: 4
 """
-_SCRIPTS = """\
-apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: scripts
-data:
-  start.sh: |
-    vllm serve {{ required "a model" .Values.model.name }} \\
-      --tensor-parallel-size {{ .Values.tp }} {{ join " " .Values.args }}
+# Prints the text, and writes its own arguments into a file of the folder that it stands in.
+_HELM = """\
+#!{python}
+import pathlib, sys
+folder = pathlib.Path(__file__).parent
+(folder / "arguments").write_text("\\n".join(sys.argv[1:]))
+{body}
 """
-_VALUES = "copies: 2\ntp: 2\nimage: vllm/vllm-openai:v0.11.0\nmodel:\n  name:\nargs: []\n"
+_PRINTS = 'print((folder / "rendered").read_text())'
 
 
 @pytest.fixture
 def chart(tmp_path: Path) -> Path:
-    """A chart whose server starts from a ConfigMap, and whose model is left to the user."""
     folder = tmp_path / "charts" / "server"
     (folder / "templates").mkdir(parents=True)
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: server\nversion: 0.1.0\n")
-    (folder / "values.yaml").write_text(_VALUES)
-    (folder / "templates" / "deployment.yaml").write_text(_DEPLOYMENT)
-    (folder / "templates" / "scripts.yaml").write_text(_SCRIPTS)
+    (folder / "values.yaml").write_text("tp: 2\nimage: vllm/vllm-openai\nmodel:\n  name:\n")
+    (folder / "templates" / "deployment.yaml").write_text(_TEMPLATE)
     return folder
 
 
-def test_a_command_fills_the_chart_that_stands_near_it(chart: Path) -> None:
-    script = chart.parent.parent / "recipes" / "install.sh"
-    script.parent.mkdir()
-    (script.parent / "more.yaml").write_text("args: [--max-model-len, 4096]\ncopies: 3\n")
-    script.write_text(
-        "helm install -f more.yaml \\\n  --set model.name=Qwen/Qwen3-32B,tp=4 \\\n"
-        "  --namespace serving name $ROOT/charts/server\n"
-    )
-    found = read_launch(script)
+def _install(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str = _PRINTS) -> Path:
+    """Put a program called helm on PATH; the file that gets its arguments."""
+    folder.mkdir(exist_ok=True)
+    (folder / "rendered").write_text(_RENDERED)
+    (folder / "helm").write_text(_HELM.format(python=sys.executable, body=body))
+    (folder / "helm").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder / "arguments"
 
-    wanted = {"tensor_parallel": 4, "num_gpus": 12, "max_model_len": 4096}
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return _install(monkeypatch, tmp_path / "bin")
+
+
+@pytest.fixture
+def without_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["", "Chart.yaml", "values.yaml", "templates/deployment.yaml"])
+def test_helm_renders_a_chart(chart: Path, arguments: Path, name: str) -> None:
+    found = read_launch(chart / name)
+
+    wanted = {"model": "Qwen/Qwen3-32B", "tensor_parallel": 4, "num_gpus": 8}
     assert wanted.items() <= found.values.items()
-    assert found.path.name == "scripts.yaml"
-    assert found.found.line == 7
-    assert found.version == ""
-    assert any("values of server" in note for note in found.notes)
+    assert (found.path, found.found.line) == (chart / "rendered.yaml", 14)
+    assert any("helm rendered the chart server" in note for note in found.notes)
+    assert arguments.read_text().split("\n") == ["template", "release", str(chart)]
 
 
-def test_a_folder_and_its_templates_are_the_chart(chart: Path) -> None:
-    (chart / "values.yaml").write_text(_VALUES.replace("name:", "name: Qwen/Qwen3-8B"))
-    paths = (chart, chart / "values.yaml", chart / "templates" / "deployment.yaml")
+def test_a_values_file_of_the_chart_is_passed_to_helm(chart: Path, arguments: Path) -> None:
+    (chart / "values-large.yaml").write_text("tp: 8\n")
+    read_launch(chart / "values-large.yaml")
 
-    found = [read_launch(path).values for path in paths]
-    assert found[0] == found[1] == found[2]
-    assert found[0]["num_gpus"] == 4
-
-
-def test_values_of_another_name_go_over_those_of_the_chart(chart: Path) -> None:
-    (chart / "values-large.yaml").write_text("model:\n  name: Qwen/Qwen3-32B\ntp: 8\n")
-    found = read_launch(chart / "values-large.yaml").values
-
-    assert {"tensor_parallel": 8, "num_gpus": 16}.items() <= found.items()
+    values = str(chart / "values-large.yaml")
+    assert arguments.read_text().split("\n")[3:] == ["--values", values]
 
 
-def test_values_that_a_chart_refuses_are_told(chart: Path) -> None:
-    with pytest.raises(LaunchError):
+def test_a_command_passes_its_values_to_helm(chart: Path, arguments: Path) -> None:
+    folder = chart.parent.parent / "recipes"
+    folder.mkdir()
+    for name in ("more.yaml", "args.txt"):
+        (folder / name).write_text("a: 1\n")
+    script = folder / "install.sh"
+    script.write_text(
+        "helm install -f more.yaml,elsewhere.yaml \\\n"
+        "  --set a.b=1,c='x,y' --set model.name=$MODEL,tp=$TP,image=$REPO/vllm:$TAG \\\n"
+        "  --set-file args=args.txt,no=nowhere.txt --namespace serving name $ROOT/charts/server\n"
+    )
+    assert read_launch(script).values["num_gpus"] == 8
+
+    # tp is a number of the chart's values: what the environment sets stays unknown.
+    assert arguments.read_text().split("\n")[2:] == shlex.split(
+        f"{chart} --values {folder}/more.yaml --set a.b=1,c=x,y --set model.name=FROM_OUTSIDE "
+        f"--set image=FROM_OUTSIDE/vllm:FROM_OUTSIDE --set-file args={folder}/args.txt"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "Chart.yaml", "values.yaml", "templates/deployment.yaml"])
+@pytest.mark.usefixtures("without_helm")
+def test_without_helm_the_error_says_how_to_render(chart: Path, name: str) -> None:
+    with pytest.raises(LaunchError, match=r"Helm chart\. Install helm, or run `helm template"):
+        read_launch(chart / name)
+
+
+@pytest.mark.usefixtures("without_helm")
+def test_a_script_is_refused_if_its_chart_is_all_that_it_starts(chart: Path) -> None:
+    script = chart.parent.parent / "install.sh"
+    script.write_text("helm install name charts/server\n")
+    with pytest.raises(LaunchError, match="This is a Helm chart"):
+        read_launch(script)
+
+    script.write_text("helm install name charts/server\nvllm serve Qwen/Qwen3-8B\n")
+    assert read_launch(script).values["model"] == "Qwen/Qwen3-8B"
+
+
+@pytest.mark.usefixtures("without_helm")
+def test_a_template_alone_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "deployment.yaml").write_text(_TEMPLATE)
+    with pytest.raises(LaunchError, match="This is a Helm chart"):
+        read_launch(tmp_path / "deployment.yaml")
+
+
+def test_no_program_is_started_for_files_from_a_browser(chart: Path, arguments: Path) -> None:
+    with reading.only_within([chart]), pytest.raises(LaunchError, match="This is a Helm chart"):
+        read_launch(chart)
+    assert not arguments.exists()
+
+
+def test_the_error_of_helm_is_passed_on(
+    chart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(monkeypatch, tmp_path / "bin", 'sys.exit("found in Chart.yaml, but missing: redis")')
+    with pytest.raises(LaunchError, match="helm template failed: found in Chart"):
         read_launch(chart)
 
 
-def test_what_the_environment_sets_leaves_numbers_and_asks_for_a_model(chart: Path) -> None:
-    (chart / "values.yaml").write_text(_VALUES.replace("name:", "name: Qwen/Qwen3-8B"))
-    script = chart.parent.parent / "install.sh"
-    script.write_text("helm install --set tp=$TP,image=$REPO/vllm:$TAG name charts/server\n")
-    numbers = read_launch(script).values
-    script.write_text("helm install --set model.name=$MODEL name charts/server\n")
-
-    assert {"tensor_parallel": 2, "model": "Qwen/Qwen3-8B"}.items() <= numbers.items()
-    assert "model" in read_launch(script).lacking({})
-
-
-def test_options_of_a_file_stand_where_the_script_gives_its_own(chart: Path) -> None:
-    """As launchers of gpu-recipes do, with a ConfigMap of options."""
-    (chart / "values.yaml").write_text(_VALUES.replace("name:", "name: Qwen/Qwen3-8B"))
-    env = "        env: [{name: SERVER_ARGS_FILE, value: /configs/args.yaml}]\n        resources:"
-    text = _DEPLOYMENT.replace("        resources:", env)
-    (chart / "templates" / "deployment.yaml").write_text(text)
-    options = "  args.yaml: |\n    max-model-len: 8192\n    enable-prefix-caching: false\n"
-    started = _SCRIPTS.replace('{{ join " " .Values.args }}', '"$@"') + options
-    (chart / "templates" / "scripts.yaml").write_text(started)
-
-    assert read_launch(chart).values["max_model_len"] == 8192
+def test_helm_is_stopped_after_a_time(
+    chart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _install(monkeypatch, tmp_path / "bin", "import time; time.sleep(5)")
+    monkeypatch.setattr(charts, "_HELM_SECONDS", 0.1)
+    with pytest.raises(LaunchError, match="did not end within"):
+        read_launch(chart)

@@ -357,20 +357,6 @@ def test_why_a_program_beside_a_script_is_not_read_is_told(
         read_launch(tmp_path / "run.sh")
 
 
-def test_a_function_that_kubeflow_trains_runs_on_the_gpus_of_its_nodes(tmp_path: Path) -> None:
-    # kubeflow/trainer, examples/pytorch: CustomTrainer.
-    values = _trained(
-        tmp_path,
-        "def train():\n    from trl import SFTConfig, SFTTrainer",
-        "    args = SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=1024)",
-        "    SFTTrainer(model='Qwen/Qwen3-8B', args=args).train()",
-        "TrainerClient().train(trainer=CustomTrainer(",
-        "    func=train, num_nodes=2, resources_per_node={'cpu': 8, 'gpu': 4}))",
-    )
-
-    assert (values["num_gpus"], values["global_batch_size"]) == (8, 16)
-
-
 def test_a_configuration_of_xtuner_for_answers_is_refused(tmp_path: Path) -> None:
     text = "from xtuner.v1.train import RLColocateTrainerConfig\nRLColocateTrainerConfig(seed=1)"
 

@@ -25,7 +25,6 @@ COMMANDS = [
     ("llm-foundry", "composer -n 8 train.py --config=x", False),
     ("lmdeploy", "-m lmdeploy serve api_server model", True),
     ("lmdeploy", "lmdeploy chat model", False),
-    ("lorax", "/usr/bin/lorax-launcher --model-id x", True),
     ("maxtext", "python3 -m maxtext.trainers.pre_train.train base.yml", True),
     ("maxtext", "python3 /deps/MaxText/train.py base.yml", True),
     ("nanotron", "run_train.py --config-file x.yaml", True),

@@ -31,6 +31,14 @@ COMMANDS = {
     "skyrl": ["uv run -m skyrl_train.entrypoints.main_base trainer.policy.model.path=m"],
     "areal": ["python3 -m areal.launcher.local examples/math.py --config grpo.yaml"],
     "mosaicml": ["mcli run -f run.yaml --follow"],
+    "lorax": ["/usr/bin/lorax-launcher --model-id m",
+              "docker run --gpus all ghcr.io/predibase/lorax:main --model-id m --num-shard 2"],
+    "aphrodite": ["aphrodite run m -tp 2",
+                  "python -m aphrodite.endpoints.openai.api_server --model m",
+                  "docker run --gpus all alpindale/aphrodite-openai:latest --model m"],
+    "llama-swap": ["llama-swap --config config.yaml"],
+    "localai": ["local-ai run llama-3.1-8b-instruct"],
+    "runpod": ["docker run --gpus 2 -e MODEL_NAME=m runpod/worker-v1-vllm:v2.7.0"],
 }  # fmt: skip
 DOCUMENTS = {
     "litgpt": "checkpoint_dir: google/gemma-2b\ntrain: {micro_batch_size: 1}\n",
@@ -39,6 +47,19 @@ DOCUMENTS = {
     "paddlenlp": "model_name_or_path: m\ntensor_parallel_degree: 2\nsharding: stage2\n",
     "areal": "actor: {path: Qwen/Qwen3-8B, backend: 'fsdp:d8'}\n",
     "mosaicml": "name: a\ncommand: composer train.py x.yaml\ncompute: {gpus: 8}\n",
+    "llama-swap": "models: {qwen2.5-7b: {cmd: llama-server -m m.gguf}}\n",
+    "localai": "name: a\nbackend: llama-cpp\nparameters: {model: m.gguf}\n",
+}
+CALLS = {
+    "sagemaker": [
+        "from sagemaker.huggingface import HuggingFaceModel\n"
+        "HuggingFaceModel(env={'HF_MODEL_ID': 'm'})\n",
+        "import sagemaker\nsagemaker.Model(env={'HF_MODEL_ID': 'm'})\n",
+    ],
+    "kubeflow-client": [
+        "from kubeflow.trainer import *\nTrainerClient().train()\n",
+        "from kubeflow import training as t\nt.TrainingClient().create_job()\n",
+    ],
 }
 SCRIPTS = [(name, command) for name, commands in COMMANDS.items() for command in commands]
 SUPPORTED = "vllm serve meta-llama/Llama-3.1-8B\n"
@@ -47,6 +68,7 @@ SUPPORTED = "vllm serve meta-llama/Llama-3.1-8B\n"
 def test_each_row_has_an_example() -> None:
     assert {name for name, row in ROWS.items() if row["command"]} == {*COMMANDS}
     assert {name for name, row in ROWS.items() if row["document"]} == {*DOCUMENTS}
+    assert {name for name, row in ROWS.items() if row["call"]} == {*CALLS}
 
 
 def require_error(path: Path, name: str, where: str) -> None:
@@ -56,7 +78,7 @@ def require_error(path: Path, name: str, where: str) -> None:
     last = f"planner {row['last_version']} was the last version with this {row['kind']}."
     assert str(error.value) == (
         f"{where}: {row['title']} is no longer supported; {last} Describe the run with --model, "
-        "--framework and --set instead of --from."
+        "--framework or --engine, and --set, not with --from."
     )
 
 
@@ -100,3 +122,11 @@ def test_other_programs_are_read(name: str, command: str, tmp_path: Path) -> Non
     path = tmp_path / "run.sh"
     path.write_text(f"{command}\n{SUPPORTED}")
     assert read_launch(path).target.name == "vllm"
+
+
+@each(("name", "program"), [(name, text) for name, texts in CALLS.items() for text in texts])
+def test_calls(name: str, program: str, tmp_path: Path) -> None:
+    """Python programs, also those that train in the same process or have a server's calls."""
+    path = tmp_path / "run.py"
+    path.write_text(f"{program}from vllm import LLM\nLLM(model='meta-llama/Llama-3.1-8B')\n")
+    require_error(path, name, f"{path}:2")

@@ -5,7 +5,7 @@ vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/Inferenc
 configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
 degrees, lengths and load from their environment.
 
-Programs with words of their own: Xinference, DJL Serving, Triton, Aphrodite, NIM, RunPod's worker.
+Programs with words of their own: Xinference, DJL Serving, Triton, NIM.
 """
 
 from __future__ import annotations
@@ -344,17 +344,8 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     """The command of the server that a front starts; other words as they are."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
-    if name == "aphrodite" and texts[1:2] == ["run"]:
-        has_model = any(text.partition("=")[0] == "--model" for text in texts)
-        server = _OPENAI if has_model else _VLLM
-        return (*_plain(server, words[0].line), *words[2:])
-    if texts[:2] == ["-m", "aphrodite.endpoints.openai.api_server"]:
-        return (*_plain(_OPENAI, words[0].line), *words[2:])
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
-    if name == "runpod-worker-vllm" and "MODEL_NAME" in environment:
-        model = (*_plain(_VLLM, words[0].line), environment["MODEL_NAME"])
-        return (*model, *_of_variables(environment))
     if name == "djl-serving":
         told = {key: word.text or "" for key, word in environment.items()}
         rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
@@ -367,19 +358,8 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
 
-_VLLM = ("vllm", "serve")
-_OPENAI = ("-m", "vllm.entrypoints.openai.api_server")
-
-
 def _plain(texts: Sequence[str], line: int) -> Iterator[Word]:
     return (Word.of(computed(text), line, text) for text in texts)
-
-
-def _of_variables(environment: Mapping[str, Word]) -> Iterator[Word]:
-    for name, option in keys_of("runpod").items():
-        if (value := environment.get(name)) is not None and value.text != "":
-            yield from _plain([option], value.line)
-            yield value
 
 
 def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:

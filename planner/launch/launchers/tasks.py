@@ -1,10 +1,8 @@
-"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss, llm-d, and the
-servers of llama-swap and LocalAI.
+"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss and llm-d.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
 dstackai/dstack, docs/reference/dstack.yml/service.md (0.19);
 kaito-project/kaito, docs/inference/README.md (0.6), whose presets vLLM serves;
-mostlygeek/llama-swap, config.example.yaml; mudler/LocalAI, docs/content/advanced;
 substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9)
 and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
@@ -14,8 +12,7 @@ values tell the workers of both kinds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from collections.abc import Iterator
 
 from planner.documents.shell.inner import read_inner
 from planner.documents.shell.text import stated
@@ -31,7 +28,6 @@ from planner.launch.launchers.containers import (
     plain_word,
     plain_words,
     program_of,
-    replaced,
     shell_words,
     word_at,
 )
@@ -47,9 +43,6 @@ _KINDS = ("prefill", "decode")
 _OF_DSTACK = ("service", "task")
 _GPUS_OF_DSTACK = ("GPUS_NUM", "GPUS_PER_NODE")
 _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
-_MACRO = re.compile(r"\$\{(?P<name>[\w.-]+)\}")
-# Lines of a command of llama-swap are one, without those that are comments.
-_BREAKS = re.compile(r"^[ \t]*#[^\n]*|\\?\n", re.MULTILINE)
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
@@ -66,10 +59,6 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield _of_sky(document, resources)
     elif document.get("type").text in _OF_DSTACK and document.get("commands").entries():
         yield _of_dstack(document, resources)
-    elif any(place.get("cmd").text for _, place in document.get("models").items()):
-        yield from _of_swap(document)
-    elif document.get("parameters", "model").text and _of_backend(document):
-        yield _of_local_ai(document)
     elif document.get("inference", "preset", "name").text:
         yield _of_kaito(document)
     elif (document.get("apiVersion").text or "").startswith("kubeai.org/"):
@@ -141,48 +130,6 @@ def _of_dstack(document: Place, resources: Place) -> Container:
         ),
         line=commands.line,
     )
-
-
-def _of_swap(document: Place) -> Iterator[Container]:
-    """The models of llama-swap, of which one is loaded at a time: each a deployment of its own."""
-    macros: dict[str, Pieces] = {}
-    for number, (name, place) in enumerate(document.get("models").items()):
-        own = {**macros}
-        for source in (document, place):
-            for key, value in source.get("macros").items():
-                own[key] = replaced(_one_line(value.pieces), _MACRO, own)
-        command = place.get("cmd")
-        script = word_at(replaced(_one_line(command.pieces), _MACRO, own), command)
-        yield Container(
-            name=name,
-            image="",
-            words=shell_words(script),
-            environment=environment_at(place.get("env")),
-            deployment=number,
-            line=command.line,
-        )
-
-
-def _one_line(pieces: Pieces) -> Pieces:
-    text = "".join(piece.text for piece in pieces)
-    text = _BREAKS.sub(lambda found: " " * len(found[0]), text)
-    ends = [*accumulate(len(piece.text) for piece in pieces)]
-    return tuple(
-        piece._replace(text=text[end - len(piece.text) : end])
-        for piece, end in zip(pieces, ends, strict=True)
-    )
-
-
-def _of_backend(document: Place) -> Mapping[str, str]:
-    return keys_of(f"localai {document.get('backend').text}")
-
-
-def _of_local_ai(document: Place) -> Container:
-    """A model of LocalAI, by the options of the program that its backend is built on."""
-    options = {**_of_backend(document)}
-    words = [*plain_words(options.pop(""), document.line)]
-    words += options_at(document, options)
-    return Container(name="", image="", words=tuple(words), line=document.line)
 
 
 def _of_kaito(document: Place) -> Container:

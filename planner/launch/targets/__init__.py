@@ -12,7 +12,6 @@ from planner.launch.target import Target
 
 _TOGETHER = {
     **dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers"),
-    "lorax": "tgi",
 }
 """The modules of tools that are alike."""
 

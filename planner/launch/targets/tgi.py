@@ -1,7 +1,7 @@
-"""Text Generation Inference and its fork LoRAX, whose launchers' options are read alone.
+"""Text Generation Inference, whose launcher's options are read alone.
 
 Defaults are those of launcher/src/main.rs and docs/source/reference/launcher.md of
-huggingface/text-generation-inference, and launcher/src/main.rs of predibase/lorax at a7394ba.
+huggingface/text-generation-inference.
 """
 
 from __future__ import annotations
@@ -170,57 +170,4 @@ _TGI = Engine(
 )
 
 TGI = Target.of("tgi", answers=answers)
-
-
-_FORK_MODEL = "mistralai/Mistral-7B-Instruct-v0.1"
-_FORK_LONGEST = 4096
-_ADAPTERS = ("--adapter-id", "--preloaded-adapter-ids")
-
-
-def _fork_answers(reading: Reading) -> Answers:
-    """The server that a command starts, predicted as TGI."""
-    reading = with_variables(reading, LORAX, variables(LORAX))
-    told = server_told(reading, _LORAX, AGGREGATED)
-    told.values["engine"] = "tgi"
-    told.values["max_num_seqs"] = told.values["concurrency"]
-    told.values.setdefault("kv_cache", "bf16")
-    put_share(told)
-    if not reading.has("--model-id"):
-        told.assume("model", _FORK_MODEL, f"--model-id is {_FORK_MODEL} by default")
-    if not any(map(reading.has, _ADAPTERS)):
-        told.notes.append("Adapters come with requests: give --lora-rank, and --max-loras.")
-    return told.of_pool(AGGREGATED)
-
-
-def _fork_batch(told: Told, model: ModelSpec | None, _: int) -> None:
-    """The tokens of a prefill where the command gives none: the longest prompt and some more."""
-    reading = told.reading
-    if reading.value("max_num_batched_tokens") is None:
-        longest = whole(reading.value("longest_prompt")) or _fork_most(model) - 1
-        why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default"
-        told.assume("max_num_batched_tokens", longest + _MORE, why)
-
-
-def _fork_longest(told: Told, model: ModelSpec | None) -> None:
-    given, most = whole(told.reading.value("max_model_len")), _fork_most(model)
-    why = f"--max-total-tokens is {most:,} by default"
-    told.put("max_model_len", given)
-    told.assume("max_model_len", most, why)
-
-
-def _fork_most(model: ModelSpec | None) -> int:
-    return min((model and model.max_position_embeddings) or _FORK_LONGEST, _FORK_LONGEST)
-
-
-_LORAX = Engine(
-    name="lorax",
-    model_options=("--model-id",),
-    layout=layout,
-    batch=_fork_batch,
-    drafts=drafts,
-    longest=_fork_longest,
-    switches=_ADAPTERS,
-)
-
-LORAX = Target.of("lorax", answers=_fork_answers)
-TARGETS = (TGI, LORAX)
+TARGETS = (TGI,)
