@@ -8,6 +8,14 @@ _MOST_MEANT = 3
 # A shorter part is in many words by chance.
 _SHORTEST_PART = 4
 
+REMOVED_OPTIONS = {
+    "storage": (
+        "planner 0.1.0 was the last version with it. Leave it out: a search with the same seed "
+        "and more trials repeats the first trials and continues."
+    ),
+}
+"""By option or argument: the last version that had it, and what to do now."""
+
 
 class PlannerError(Exception):
     """Base of all errors that are the input's fault; the message is shown as it is."""

@@ -337,12 +337,6 @@ def _tables(seeds: Seeds, place: Path) -> list[Seed]:
     return [Seed(place, f"{name}.csv", commands) for name in ("training", "serving")]
 
 
-def _studies(seeds: Seeds, place: Path) -> list[Seed]:
-    words = ("search", *_TRAIN, "--driver", "optuna", "--trials", "4", "--quiet", "--storage")
-    seeds.ran(*words, place / "study.db")
-    return [Seed(place, "study.db", [(*words, "{}")])]
-
-
 KINDS: Mapping[str, Callable[[Seeds, Path], list[Seed]]] = {
     "plan": _plans,
     "result": _results,
@@ -354,5 +348,4 @@ KINDS: Mapping[str, Callable[[Seeds, Path], list[Seed]]] = {
     "space": _spaces,
     "config": _configs,
     "table": _tables,
-    "study": _studies,
 }
