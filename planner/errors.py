@@ -9,12 +9,16 @@ _MOST_MEANT = 3
 _SHORTEST_PART = 4
 
 REMOVED_OPTIONS = {
-    "storage": (
+    "search storage": (
         "planner 0.1.0 was the last version with it. Leave it out: a search with the same seed "
         "and more trials repeats the first trials and continues."
     ),
+    "show specs": (
+        "planner 0.1.0 was the last version with it. Leave it out: --where compares the names "
+        "that the sweep has."
+    ),
 }
-"""By option or argument: the last version that had it, and what to do now."""
+"""By command and option: the last version that had it, and what to do now."""
 
 
 class PlannerError(Exception):

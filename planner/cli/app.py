@@ -84,7 +84,7 @@ def _meant(option: str, known: Iterable[str], command: str | None) -> str:
     from planner.question.inputs import full_name
     from planner.question.terms import glossary
 
-    if removed := REMOVED_OPTIONS.get(option.lstrip("-").replace("-", "_")):
+    if removed := REMOVED_OPTIONS.get(f"{command} {option.lstrip('-')}"):
         return f" {removed}"
     parameters = {
         name: term

@@ -391,7 +391,7 @@ def _unknown(workload: str, name: str) -> SearchSpaceError:
         return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
     if full in known:
         return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
-    if name in REMOVED_OPTIONS:
-        return SearchSpaceError(f"Unknown argument {name!r}. {REMOVED_OPTIONS[name]}")
+    if removed := REMOVED_OPTIONS.get(f"search {name}"):
+        return SearchSpaceError(f"Unknown argument {name!r}. {removed}")
     hint = did_you_mean(name, _FIELDS)
     return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_FIELDS)}.")
