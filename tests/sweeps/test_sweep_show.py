@@ -88,7 +88,7 @@ def test_an_expression_selects_scenarios(folder, where, chosen):
     ],
 )
 def test_the_old_syntax_names_the_last_version_that_read_it(folder, text):
-    with pytest.raises(SearchSpaceError, match="planner 0.1.0 was the last") as error:
+    with pytest.raises(SearchSpaceError, match=r"planner 0\.1\.0 was the last") as error:
         select_scenarios(Sweep(folder), [text])
     assert "gpu == 'h100-sxm-80gb' and num_gpus >= 512" in str(error.value)
     assert "Columns: scenario, work, " in str(error.value)
@@ -121,6 +121,12 @@ def test_an_invalid_expression_is_an_error_with_the_columns(folder, text, messag
 def test_without_a_scenario_the_error_lists_the_texts_of_the_columns(folder):
     with pytest.raises(SearchSpaceError, match="gpu has a100, b200, h100"):
         select_scenarios(Sweep(folder), ["gpu == 'zzz'"])
+
+
+def test_a_column_without_a_known_value_meets_no_comparison(tmp_path):
+    rows = [row_of(n, gpu, count) for n, (gpu, count) in enumerate(SPOTS)]
+    sweep = Sweep(write(tmp_path / "unknown", PLAN, [{**row, "cost_usd": None} for row in rows]))
+    assert len(select_scenarios(sweep, ["cost_usd < 1 or num_gpus == 8"])) == len(GPUS)
 
 
 def test_scenarios_are_sorted_with_unknown_values_last(folder):
@@ -220,6 +226,8 @@ def test_rows_are_written(planner, folder, tmp_path):
     assert [(r["gpu"], r["cost_usd"]) for r in json.loads(paths[1].read_text())] == expected
     table = [*csv.DictReader(paths[0].read_text().splitlines())]
     assert [(r["gpu"], float(r["cost_usd"] or "nan")) for r in table][:2] == expected[:2]
+    top = planner("sweep", "show", folder, "--csv", "-", "--columns", "gpu", "--top", "2").out
+    assert top.splitlines() == ["gpu", "a100", "a100"]
     whole = planner("sweep", "show", folder, "--csv", "-").out
     assert whole == (folder / "scenarios.csv").read_text()
 
@@ -239,6 +247,8 @@ def test_two_sweeps_are_compared(tmp_path, planner):
     ran = planner("sweep", "show", after, "--against", before)
     assert "9 scenarios in both: 1 the same, 8 changed, 1 have a plan now" in ran.out
     assert "+50 %" in ran.out
+    where = ("--where", "num_gpus == 8")
+    assert "3 scenarios in both" in planner("sweep", "show", after, "--against", before, *where).out
     assert "Asked otherwise: total tokens not asked, now 1T" in ran.out
     file = tmp_path / "changes.json"
     planner("sweep", "show", after, "--against", before, "--json", file)
