@@ -126,7 +126,7 @@ def test_without_a_scenario_the_error_lists_the_texts_of_the_columns(folder):
 def test_a_column_without_a_known_value_meets_no_comparison(tmp_path):
     rows = [row_of(n, gpu, count) for n, (gpu, count) in enumerate(SPOTS)]
     sweep = Sweep(write(tmp_path / "unknown", PLAN, [{**row, "cost_usd": None} for row in rows]))
-    assert len(select_scenarios(sweep, ["cost_usd < 1 or num_gpus == 8"])) == len(GPUS)
+    assert len(select_scenarios(sweep, ["cost_usd / 2 < 1 or num_gpus == 8"])) == len(GPUS)
 
 
 def test_scenarios_are_sorted_with_unknown_values_last(folder):
