@@ -20,7 +20,7 @@ WHERE, SORT = "--where", "--sort"
 _EXAMPLE = "gpu == 'h100-sxm-80gb' and num_gpus >= 512"
 _SYNTAX = (
     ast.Expression, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.List, ast.Tuple, ast.Name,
-    ast.Constant, ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context,
+    ast.boolop, ast.unaryop, ast.cmpop, ast.expr_context,
     ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.BitAnd, ast.BitOr,
 )  # fmt: skip
 _MOST_VALUES = 20
@@ -107,7 +107,7 @@ def _parse_condition(text: str, columns: Sequence[str]) -> tuple[str, list[str]]
         )
         raise _invalid(text, reason, columns)
     nodes = [*ast.walk(tree)]
-    if not all(isinstance(node, _SYNTAX) for node in nodes):
+    if not all(_is_allowed(node) for node in nodes):
         reason = (
             "may only have columns, numbers, quoted texts, lists, comparisons, + - * / %, and, or, "
             "not, in"
@@ -119,6 +119,12 @@ def _parse_condition(text: str, columns: Sequence[str]) -> tuple[str, list[str]]
             reason = f"has no column {name!r}.{column_hint(name, columns)} Put texts in quotes"
             raise _invalid(text, reason, columns)
     return expression, names
+
+
+def _is_allowed(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, bool | int | float | str)
+    return isinstance(node, _SYNTAX)
 
 
 def _evaluate(expression: str, frame: pd.DataFrame, columns: Sequence[str]) -> pd.Series:

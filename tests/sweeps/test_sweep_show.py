@@ -105,6 +105,8 @@ def test_the_old_syntax_names_the_last_version_that_read_it(folder, text):
         ("num_gpus ** 99 > 2", "may only have columns"),
         ("[x for x in gpu]", "may only have columns"),
         ("gpu[0] == 'a'", "may only have columns"),
+        ("... or feasible", "may only have columns"),
+        ("num_gpus == 2j", "may only have columns"),
         ("num_gpus", "it is not a condition"),
         ("1 < 2", "it is not a condition"),
         ("cost_usd < 'a'", "cannot be evaluated: "),
