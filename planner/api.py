@@ -62,7 +62,6 @@ def search(
     trials: int | None = None,
     seed: int | None = None,
     sampler: Literal["nsga2", "tpe"] | None = None,
-    storage: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     sink: Sink | None = None,
     base: Request | None = None,
@@ -73,8 +72,8 @@ def search(
     Parameters
     ----------
     driver : ``exhaustive`` (default) evaluates every configuration, ``optuna`` samples
-    trials, seed, sampler, storage : for ``optuna`` only, see
-        `planner.optimize.optuna_search.sample`: default: 2000, 0, ``nsga2``, no file
+    trials, seed, sampler : for ``optuna`` only, see
+        `planner.optimize.optuna_search.sample`: default: 2000, 0, ``nsga2``
     progress : called with the number of configurations or trials done
     sink : called with the columns of all feasible configurations, a few thousand at a time
         (exhaustive only)
@@ -93,8 +92,7 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    names = {"driver": driver, "trials": trials, "seed": seed, "sampler": sampler}
-    how = read_driver({**names, "storage": storage})
+    how = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
     question = None if base is None else question_of(read_request(base))
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):

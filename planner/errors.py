@@ -8,6 +8,18 @@ _MOST_MEANT = 3
 # A shorter part is in many words by chance.
 _SHORTEST_PART = 4
 
+REMOVED_OPTIONS = {
+    "search storage": (
+        "planner 0.1.0 was the last version with it. Leave it out: a search with the same seed "
+        "and more trials repeats the first trials and continues."
+    ),
+    "show specs": (
+        "planner 0.1.0 was the last version with it. Leave it out: --where compares the names "
+        "that the sweep has."
+    ),
+}
+"""By command and option: the last version that had it, and what to do now."""
+
 
 class PlannerError(Exception):
     """Base of all errors that are the input's fault; the message is shown as it is."""

@@ -53,7 +53,7 @@ REFUSED = {
 }  # fmt: skip
 HOW = {
     "trials": ({"trials": 9}, "trials needs driver optuna"),
-    "storage": ({"storage": "s.db"}, "storage needs driver optuna"),
+    "storage": ({"storage": "s.db"}, "planner 0.1.0 was the last version with it"),
     "driver": ({"driver": "optna"}, "driver is one of .* Did you mean optuna"),
     "sink": ({"driver": "optuna", "sink": print}, "sink needs driver exhaustive"),
     "progress": ({"progress": 3}, "progress is a function, not 3"),

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from planner.base.text import printable
-from planner.errors import did_you_mean
+from planner.errors import REMOVED_OPTIONS, did_you_mean
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -84,6 +84,8 @@ def _meant(option: str, known: Iterable[str], command: str | None) -> str:
     from planner.question.inputs import full_name
     from planner.question.terms import glossary
 
+    if removed := REMOVED_OPTIONS.get(f"{command} {option.lstrip('-')}"):
+        return f" {removed}"
     parameters = {
         name: term
         for name, term in glossary().items()

@@ -158,16 +158,13 @@ def how(given: Given) -> dict[str, Value]:
     """
     from planner.errors import SearchSpaceError
 
-    names = ("driver", "trials", "seed", "sampler", "storage")
+    names = ("driver", "trials", "seed", "sampler")
     chosen = read_driver(
         {name: given[name] for name in names if is_given(given, name)}, option_name
     )
-    if chosen["driver"] == DRIVERS[0]:
-        return chosen
-    if given["all_rows"]:
+    if chosen["driver"] != DRIVERS[0] and given["all_rows"]:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
-    storage = None if given["storage"] == "none" else given["storage"]
-    return {**chosen, "storage": storage}
+    return chosen
 
 
 _NAMES = ("plot", "picture", "dark", "picture_width")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "limit",
     how=(
         "from_file", "row", "num_gpus", "workload", "settings", "precision", "objective",
-        "driver", "trials", "seed", "sampler", "storage", "csv", "json",
+        "driver", "trials", "seed", "sampler", "csv", "json",
         "plot", "picture", "dark", "picture_width", "all_rows", "save_plan", "launch", "wrapper",
         "launch_output", "compare_api", "top", "full", "specs", "quiet",
     ),

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
     from planner.sweeps.run import Run
 
 
-EPILOG = """Names are columns of DIR/scenarios.csv, with their units or without: cost is cost_usd;
-time is calendar or training time, or the latency of a request; value is cost x time. Examples:
-planner sweep show DIR --where 'gpu=h100,b200,num_gpus>=512,cost<2M' --sort time;
+EPILOG = """Names are columns of DIR/scenarios.csv; --where is an expression of pandas over them,
+with texts in quotes. --value also takes cost, time (calendar or training time, or the latency of
+a request) and value (cost x time). Examples:
+planner sweep show DIR --where "gpu == 'h100-sxm-80gb' and cost_usd < 2e6" --sort -num_gpus;
 planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR --against OTHER."""
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
-import sqlite3
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -17,13 +14,11 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.cells import Value
-from planner.base.version import __version__
-from planner.confidence.intervals import MEDIAN
 from planner.configurations.table import ConfigurationTable, word
-from planner.errors import OutputError, SearchSpaceError, did_you_mean
+from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.collector import Collector, grouped
 from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source
-from planner.optimize.problem import MEMORIES, Constraint, Problem
+from planner.optimize.problem import MEMORIES, Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Mesh
 
@@ -99,23 +94,6 @@ class Samples:
         ]
 
     @property
-    def name(self) -> str:
-        """What a study of the problem is called: its model."""
-        return self._problem.setting.model.name
-
-    @property
-    def digest(self) -> str:
-        """Equal for problems whose trials mean the same, in any process."""
-        problem = self._problem
-        identity = (
-            __version__,
-            [(source.named, source.identity, _worded(mesh)) for source, mesh, _ in self._sources],
-            [objective.name for objective in problem.objectives],
-            [_told(constraint) for constraint in problem.constraints],
-        )
-        return hashlib.sha256(repr(identity).encode()).hexdigest()
-
-    @property
     def objectives(self) -> Mapping[str, Direction]:
         """The direction of each objective."""
         return {o.name: "minimize" if o.sign > 0 else "maximize" for o in self._problem.objectives}
@@ -149,11 +127,6 @@ class Samples:
         return objectives, violation
 
 
-def _told(limit: Constraint) -> tuple[object, ...]:
-    sure = () if limit.confidence == MEDIAN else (limit.confidence,)
-    return (limit.name, limit.bound, *sure)
-
-
 def _chosen(mesh: Mesh, places: Sequence[IndexArray]) -> ConfigurationTable:
     """The flat table of some entries of each factor of a mesh."""
     columns = {
@@ -181,95 +154,6 @@ def _entries(own: Sequence[object], words: Sequence[object]) -> IndexArray:
     """Where each of all words is among a source's own; -1 where it is not."""
     places = {word: place for place, word in enumerate(own)}
     return np.array([places.get(word, -1) for word in words], dtype=np.intp)
-
-
-_DIGEST = "planner_problem"
-
-
-class StudyFile:
-    """The finished trials of one problem; the file is touched only to read or add them.
-
-    Without a name, each problem has its own: a file holds the studies of many problems.
-
-    Raises
-    ------
-    SearchSpaceError
-        The named study belongs to another problem.
-    OutputError
-        The file cannot be read or written.
-    """
-
-    def __init__(self, path: str, samples: Samples, name: str | None = None) -> None:
-        digest = samples.digest
-        self._path = path
-        name = name or f"{samples.name} {digest[:8]}"
-        with _usable(path):
-            _check_tables(path)
-            self._study = _open(path, name, samples)
-            known = self._study.user_attrs.get(_DIGEST)
-            if known is None and not self._study.get_trials(deepcopy=False):
-                self._study.set_user_attr(_DIGEST, digest)
-                self._study.set_metric_names(list(samples.objectives))
-                known = digest
-        if known != digest:
-            raise SearchSpaceError(
-                f"Study {name!r} in {path} belongs to another problem: its model, hardware, "
-                "space, workload, objectives, constraints or planner version differ. "
-                "Choose another study name or file."
-            )
-
-    def trials(self) -> list[FrozenTrial]:
-        """Finished trials, oldest first."""
-        from optuna.trial import TrialState
-
-        with _usable(self._path):
-            return self._study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-
-    def append(self, trials: Sequence[FrozenTrial]) -> None:
-        """Write finished trials."""
-        with _usable(self._path):
-            self._study.add_trials(trials)
-
-
-def _open(path: str, name: str, samples: Samples) -> Study:
-    import optuna
-    from sqlalchemy import event
-
-    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
-    # Optuna commits every attribute of a trial: waiting for the disk each time takes seconds.
-    event.listen(storage.engine, "connect", lambda new, _: new.execute("PRAGMA synchronous=OFF"))
-    storage.engine.dispose()
-    return optuna.create_study(
-        storage=storage,
-        study_name=name,
-        directions=list(samples.objectives.values()),
-        load_if_exists=True,
-    )
-
-
-def _check_tables(path: str) -> None:
-    """Refuse a database of another program before Optuna adds its tables to it."""
-    if not os.path.exists(path):
-        return
-    with closing(sqlite3.connect(path)) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if tables and "studies" not in tables:
-        raise OutputError(f"{path} is a database of another program: choose another file.")
-
-
-@contextmanager
-def _usable(path: str) -> Iterator[None]:
-    """Turn whatever a broken, locked or foreign file causes into one message."""
-    from optuna.exceptions import OptunaError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    faults = (OptunaError, SQLAlchemyError, sqlite3.Error, OSError)
-    try:
-        yield
-    except (*faults, RuntimeError, ValueError, LookupError, AssertionError) as error:
-        cause = error.__cause__ or error
-        reason = str(getattr(cause, "orig", cause)).split("\n")[0].rstrip(".")
-        raise OutputError(f"The study file {path} cannot be used: {reason}.") from error
 
 
 _LARGEST_SHARE = 1 / 16
@@ -463,8 +347,6 @@ def sample(
     trials: int = 2000,
     seed: int = 0,
     sampler: str = "nsga2",
-    storage: str | None = None,
-    study_name: str | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Evaluate a coarse sub-mesh, then trials of Optuna and what is next to the best of them.
@@ -474,41 +356,27 @@ def sample(
     Parameters
     ----------
     samples : the problem; it gathers what is evaluated
-    trials : configurations to try in the whole study; TPE may try one again
+    trials : configurations to try; TPE may try one again
     sampler : ``"nsga2"`` or ``"tpe"``
-    storage : path of an SQLite file that keeps the study; a later call continues it, and
-        ends like a call that was never interrupted
-    study_name : which study of the file; by default one per problem
     progress : is told the trials done after each batch
 
     Raises
     ------
     SearchSpaceError
-        An argument is impossible, or the study belongs to another problem.
-    OutputError
-        The file cannot be read or written.
+        An argument is impossible.
     """
     _check(trials, seed, sampler)
     with _quiet():
         search = _Search(samples, sampler, seed)
-        file = None if storage is None else StudyFile(storage, samples, study_name)
-        stored = [] if file is None else search.rows(file.trials())
-        search.resume(stored)
+        search.met.explore()
         while search.done < trials and not search.met.exhausted:
-            finished = search.batch(trials)
-            if file is not None:
-                file.append(finished)
+            search.add_batch(min(BATCH, trials - search.done))
             if progress is not None:
                 progress(search.done)
-        search.evaluate()
 
 
 class _Search:
-    """A study as a fold over whole batches of trials.
-
-    Each batch follows from the trials of the batches before it alone, whichever process made
-    them. Optuna is shown the best and the latest of these, in a new study for each batch.
-    """
+    """Batches of trials, each from a new study with the best and the latest trials."""
 
     def __init__(self, samples: Samples, sampler: str, seed: int) -> None:
         from optuna.distributions import CategoricalDistribution
@@ -529,58 +397,22 @@ class _Search:
         self._signs = [1 if way == "minimize" else -1 for way in self._directions]
         self._pool: list[FrozenTrial] = []
         self._recent: list[FrozenTrial] = []
-        self._batch: list[IndexArray] = []
         self._tried: set[bytes] = set()
-        self._whole = 0
+        self.done = 0
         self.met = Met(samples)
 
-    @property
-    def done(self) -> int:
-        """Finished trials."""
-        return self._whole + len(self._batch)
-
-    def rows(self, trials: Sequence[FrozenTrial]) -> list[IndexArray]:
-        """Stored trials as positions of values."""
-        return [self._row(trial.params) for trial in trials]
-
-    def resume(self, rows: Sequence[IndexArray]) -> None:
-        """Take over finished trials; their configurations are evaluated again."""
-        self.met.explore()
-        for start in range(0, len(rows), BATCH):
-            self._batch = list(rows[start : start + BATCH])
-            self._end_whole()
-
-    def batch(self, trials: int) -> list[FrozenTrial]:
-        """Ask and evaluate up to the end of the batch or of all trials; returns the new ones.
-
-        A batch that was cut off is asked for from its beginning: that gives its trials again.
-        """
-        size = min(BATCH, trials - self._whole)
-        fresh = self._ask(size)[len(self._batch) :]
-        self._batch += fresh
-        self.evaluate()
-        finished = [self._trial(row) for row in fresh]
-        self._end_whole()
-        return finished
-
-    def evaluate(self) -> None:
-        """Evaluate the trials of the batch that was begun."""
-        if self._batch:
-            self.met.evaluate(np.stack(self._batch))
-
-    def _end_whole(self) -> None:
-        """Put a whole batch behind; one that was begun stays as it is."""
-        if len(self._batch) < BATCH:
+    def add_batch(self, size: int) -> None:
+        """Ask the sampler for trials and evaluate them; then explore around the best rows."""
+        rows = self._ask(size)
+        self.met.evaluate(np.stack(rows))
+        self.done += size
+        if size < BATCH:  # the last batch
             return
-        self.evaluate()
-        batch = [self._trial(row, {_GENERATION: 0}) for row in self._batch]
-        best, recent = self._best_of_pool(), self._recent + batch
+        best, recent = self._best_of_pool(), self._recent + [self._trial(row) for row in rows]
         self._recent = recent[-_RECENT[self._sampler] :]
         known = {id(trial) for trial in self._recent}
         self._pool = [trial for trial in best if id(trial) not in known] + self._recent
-        self._tried.update(row.tobytes() for row in self._batch)
-        self._whole += BATCH
-        self._batch = []
+        self._tried.update(row.tobytes() for row in rows)
         self.met.explore()
 
     def _best_of_pool(self) -> list[FrozenTrial]:
@@ -607,7 +439,7 @@ class _Search:
         from optuna.trial import TrialState
 
         study = self._study()
-        study.sampler = _sampler(self._sampler, self._seed, self._whole)
+        study.sampler = _sampler(self._sampler, self._seed, self.done)
         promising = [row for row in self.met.best() if row.tobytes() not in self._tried]
         for row in promising:
             study.enqueue_trial(self._parameters(row))
@@ -626,9 +458,7 @@ class _Search:
             asked.append(row)
         return asked
 
-    def _trial(
-        self, row: IndexArray, attributes: Mapping[str, object] | None = None
-    ) -> FrozenTrial:
+    def _trial(self, row: IndexArray) -> FrozenTrial:
         """A finished trial of an evaluated row."""
         from optuna.trial import create_trial
 
@@ -637,7 +467,7 @@ class _Search:
             params=self._parameters(row),
             distributions=self._distributions,
             values=[sign * value for sign, value in zip(self._signs, objectives, strict=True)],
-            system_attrs={_VIOLATION: violation, **(attributes or {})},
+            system_attrs={_VIOLATION: violation, _GENERATION: 0},
         )
 
     def _parameters(self, row: IndexArray) -> dict[str, Value]:
@@ -664,7 +494,7 @@ def _check(trials: int, seed: int, sampler: str) -> None:
 
 
 def _sampler(name: str, seed: int, done: int) -> BaseSampler:
-    """A sampler whose choices follow from the trials so far: a resumed study goes the same way."""
+    """A sampler that depends on the seed and on the number of trials so far."""
     from optuna.samplers import NSGAIISampler, TPESampler
 
     state = int(np.random.SeedSequence((seed, done)).generate_state(1)[0])

@@ -364,11 +364,6 @@ class Source(ABC):
         return ()
 
     @property
-    def identity(self) -> object:
-        """What has an equal text where trials mean the same."""
-        return self.setting
-
-    @property
     def without_waiting(self) -> Source:
         """The same source where every request must find room at once."""
         return self

@@ -1,16 +1,15 @@
-"""The columns of scenarios by the names that people call them, and values as they write them."""
+"""The columns of scenarios, and measures that each kind of work has a column of."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from planner.base.cells import Row, number
-from planner.base.units import DAY, GIB, HOUR, parse_quantity
+from planner.base.units import DAY, GIB, HOUR
 from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
-from planner.question.inputs import full_name
-from planner.question.terms import ending_of, glossary, term_of_column, terms_about
+from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
 
@@ -42,17 +41,13 @@ _PARTS_OF_LATENCY = (
     ("time_to_first_token_s", "time_per_output_token_s"),
     ("prefill_latency_s", "decode_latency_s"),
 )
-# By the end of a column's name what its values are, and how many SI units its unit is.
-_UNITS: Mapping[str, tuple[str, float]] = {
-    "_per_s": ("number", 1.0),
-    "_usd": ("usd", 1.0),
-    "_days": ("second", DAY),
-    "_hours": ("second", HOUR),
-    "_gib": ("byte", GIB),
-    "_kw": ("watt", 1e3),
-    "_s": ("second", 1.0),
+_SI_UNITS: Mapping[str, float] = {
+    "_days": DAY,
+    "_hours": HOUR,
+    "_gib": GIB,
+    "_kw": 1e3,
 }
-_DEFAULT_UNITS = {"usd": "USD"}
+"""By the end of a column's name its unit in SI units."""
 
 
 def column_of_measure(measure: str, row: Row) -> str:
@@ -75,7 +70,7 @@ def measured_alike(measure: str, row: Row) -> float:
     column = column_of_measure(measure, row) if measure in MEASURES else ""
     if not column:
         return measured(measure, row)
-    return measured(measure, row) * _dimension(column)[1] / _dimension(measure)[1]
+    return measured(measure, row) * _si_unit(column) / _si_unit(MEASURES[measure][0])
 
 
 def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
@@ -96,73 +91,53 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
     return None
 
 
-def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
-    """The column of a name, with its unit or without; a measure is itself.
+def check_column(name: str, columns: Sequence[str], option: str) -> str:
+    """The name of a column that exists.
 
     Raises
     ------
     SearchSpaceError
-        There is none; near names are told.
-
-    >>> find_column("cost", ["gpu", "cost_usd"]), find_column("--gpus", ["num_gpus"])
-    ('cost_usd', 'num_gpus')
+        There is no such column; the message names similar ones.
     """
-    name = word.strip().lower().lstrip("-").replace("-", "_")
-    own = full_name(word.strip().lstrip("-"), glossary())
-    for wanted in (name, own):
-        if wanted in columns:
-            return wanted
+    if name in columns:
+        return name
+    hint = column_hint(name, columns)
+    raise SearchSpaceError(f"{option}: there is no column {name!r}.{hint}")
+
+
+def check_columns(names: str, columns: Sequence[str], option: str) -> list[str]:
+    """The names of columns with commas between them."""
+    return [
+        check_column(name.strip(), columns, option) for name in names.split(",") if name.strip()
+    ]
+
+
+def column_hint(name: str, columns: Sequence[str]) -> str:
+    """The columns of a measure, the workloads that have the column, or similar names."""
     of_measure = [column for column in MEASURES.get(name, ()) if column in columns]
-    if _CALENDAR in of_measure:
-        of_measure = [column for column in of_measure if column != _TRAINING]
-    if name == VALUE or len(of_measure) > 1:
-        return name
     if of_measure:
-        return of_measure[0]
-    for wanted in (name, own):
-        found = [column for column in columns if _stem(column) == wanted]
-        if found:
-            return found[0]
-    if name in MEASURES:
-        return name
-    names = {_stem(column): None for column in columns}
-    hint = did_you_mean(name, [*columns, *(one for one in names if one not in columns)])
-    hint = f" It is for workload {' or '.join(of)}." if (of := workloads_of(own)) else hint
-    raise SearchSpaceError(f"{said + ': ' if said else ''}there is no column {name!r}.{hint}")
+        return f" Did you mean {' or '.join(of_measure)}?"
+    if workloads := workloads_of(name):
+        return f" It is for workload {' or '.join(workloads)}."
+    return did_you_mean(name, columns)
 
 
-def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str]:
-    """Several, with commas between them."""
-    return [find_column(word, columns, said) for word in words.split(",") if word.strip()]
+def check_measure(name: str, columns: Sequence[str]) -> str:
+    """The name of a measure or a column, as ``--value`` takes it."""
+    measures = (*MEASURES, VALUE)
+    return name if name in measures else check_column(name, [*columns, *measures], "--value")
 
 
-def read_value(column: str, text: str, said: str = "") -> float | str | bool | None:
-    """What a column is compared with, in the column's own unit where it has one.
+def only_column(measure: str, columns: Sequence[str]) -> str:
+    """The one of the columns that a measure is read from; the measure where several are.
 
-    Raises
-    ------
-    SearchSpaceError
-        A unit is wrong.
-
-    >>> read_value("cost_usd", "2M"), read_value("time_to_train_days", "12h")
-    (2000000.0, 0.5)
+    >>> only_column("cost", ["gpu", "cost_usd"]), only_column("gpu", ["gpu"])
+    ('cost_usd', 'gpu')
     """
-    words = text.strip()
-    if words.lower() in ("true", "yes", "false", "no"):
-        return words.lower() in ("true", "yes")
-    if words.lower() in ("", "none", "unknown"):
-        return None
-    dimension, scale = _dimension(column)
-    try:
-        return float(words)
-    except ValueError:
-        pass
-    try:
-        return parse_quantity(words, dimension, _DEFAULT_UNITS.get(dimension)) / scale
-    except ValueError as error:
-        if words[0].isdigit() and dimension != "number":
-            raise SearchSpaceError(f"{said or column} {words}: {error}.") from error
-        return words
+    names = [name for name in MEASURES.get(measure, ()) if name in columns]
+    if _CALENDAR in names:
+        names = [name for name in names if name != _TRAINING]
+    return names[0] if len(names) == 1 else measure
 
 
 def better(column: str) -> int:
@@ -177,17 +152,8 @@ def better(column: str) -> int:
     return -1 if is_better_high(column) else 1
 
 
-def _dimension(column: str) -> tuple[str, float]:
-    name = MEASURES[column][0] if column in MEASURES else column
-    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), ("number", 1.0))
-
-
-def _stem(column: str) -> str:
-    """A column's name without its unit."""
-    term = term_of_column(column)
-    if term is not None and column.startswith(term.term):
-        return term.term
-    return column.removesuffix(ending_of(column))
+def _si_unit(column: str) -> float:
+    return next((unit for end, unit in _SI_UNITS.items() if column.endswith(end)), 1.0)
 
 
 def workloads_of(column: str) -> tuple[str, ...]:

@@ -175,17 +175,17 @@ def compare(
     before: Sweep,
     after: Sweep,
     measure: str = COST,
-    chosen: Callable[[Iterable[Row]], Iterable[Row]] = iter,
+    select: Callable[[Sweep], Iterable[Row]] = Sweep.rows,
 ) -> Comparison:
     """The scenarios of two sweeps by what they ask, the largest change first.
 
-    ``measure`` is what is compared; ``chosen`` picks rows of both.
+    ``measure`` is what is compared; ``select`` picks rows of each sweep.
     """
     names = tuple(dict.fromkeys([*before.plan.varied, *after.plan.varied]))
-    old = dict(_sides(before, names, measure, chosen))
+    old = dict(_sides(before, names, measure, select))
     found: list[Change] = []
     same, only_after = 0, []
-    for key, side in _sides(after, names, measure, chosen):
+    for key, side in _sides(after, names, measure, select):
         known = old.pop(key, None)
         if known is None:
             only_after.append(key)
@@ -208,9 +208,9 @@ def _sides(
     sweep: Sweep,
     names: Sequence[str],
     measure: str,
-    chosen: Callable[[Iterable[Row]], Iterable[Row]],
+    select: Callable[[Sweep], Iterable[Row]],
 ) -> Iterator[tuple[Key, Side]]:
-    for row in chosen(sweep.rows()):
+    for row in select(sweep):
         values = sweep.plan.scenario(int(number(row["scenario"]))).values
         feasible = bool(row["feasible"])
         yield (

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import math
-import operator
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard
 
 from planner.base import text
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value
 from planner.base.files import written_whole
 from planner.base.records import record
-from planner.errors import PlannerError, SearchSpaceError
-from planner.question.inputs import shown
+from planner.errors import SearchSpaceError
 from planner.show.page import TOTAL, Block, Column, Title, fitted, said
 from planner.show.theme import axis_label
 from planner.show.views.plots.curves import Curve, Curves, Matrix
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.rows import csv_cell
-from planner.show.views.told import label, told, told_alike
-from planner.specs.catalogue import Catalogue
+from planner.show.views.told import label, told_alike
 from planner.sweeps.columns import (
     COST,
     MEASURES,
     TIME,
     VALUE,
     better,
-    find_column,
-    find_columns,
-    measured_alike,
-    name_of,
-    read_value,
+    check_columns,
+    check_measure,
+    only_column,
 )
 from planner.sweeps.differences import (
     compare,
@@ -55,179 +47,9 @@ from planner.sweeps.screen import (
     summary_blocks,
     unknown_line,
 )
+from planner.sweeps.select import parse_order, select_rows, select_scenarios
 from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
-
-_OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
-_MOST_SEEN = 20
-_WHERE = "--where"
-
-
-@record(kw_only=True)
-class Condition:
-    """What a column must be: one of ``values`` (=, !=), or less or more than the one."""
-
-    column: str
-    operator: str
-    values: tuple[Value, ...]
-
-    def holds(self, row: Row) -> bool:
-        """Whether a scenario is asked for; what is unknown is only ever equal to none."""
-        value = cell(self.column, row)
-        if self.operator in ("=", "!="):
-            return any(_equal(value, one) for one in self.values) == (self.operator == "=")
-        return _is_numeric(value) and _OPERATORS[self.operator](value, number(self.values[0]))
-
-
-@record(kw_only=True)
-class Where:
-    """Conditions that all hold; ``seen`` are values that a scenario had where one did not."""
-
-    conditions: tuple[Condition, ...]
-    seen: dict[str, dict[str, None]] = field(default_factory=dict)
-
-    def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Those that are asked for.
-
-        Raises
-        ------
-        SearchSpaceError
-            There is none; it tells what the columns have.
-        """
-        found = False
-        for row in rows:
-            if all(self._holds(condition, row) for condition in self.conditions):
-                found = True
-                yield row
-        if self.conditions and not found:
-            known = [f"{name} has {', '.join(values)}" for name, values in self.seen.items()]
-            more = f" {'; '.join(known)}." if known else ""
-            raise SearchSpaceError(f"No scenario is as {_WHERE} says.{more}")
-
-    def _holds(self, one: Condition, row: Row) -> bool:
-        holds = one.holds(row)
-        if not holds and one.operator == "=":
-            seen = self.seen.setdefault(one.column, {})
-            if len(seen) < _MOST_SEEN:
-                seen[str(cell(one.column, row))] = None
-        return holds
-
-
-def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None = None) -> Where:
-    """Conditions such as ``gpu=h100,b200,num_gpus>=512,cost<2M``.
-
-    A text without a sign is another value of the column before it.
-
-    Raises
-    ------
-    SearchSpaceError
-        A column is unknown, or a value is none of that column.
-    """
-    found: list[Condition] = []
-    for given in ",".join(texts).split(","):
-        if not given.strip():
-            continue
-        match = _CONDITION.fullmatch(given)
-        if match is None:
-            if not found or found[-1].operator not in ("=", "!="):
-                raise SearchSpaceError(
-                    f"{_WHERE} {shown(given)}: write NAME=VALUE, NAME<VALUE and so on."
-                )
-            more = _values(found[-1].column, given.strip(), specs)
-            found[-1] = replace(found[-1], values=(*found[-1].values, *more))
-            continue
-        name, sign, value = match.groups()
-        column, sign = find_column(name, columns, _WHERE), "=" if sign == "==" else sign
-        read = _values(column, value, specs)
-        if sign not in ("=", "!=") and not _is_numeric(read[0]):
-            raise SearchSpaceError(f"{_WHERE} {given.strip()}: {shown(value)} is not a number.")
-        found.append(Condition(column=column, operator=sign, values=read))
-    return Where(conditions=tuple(found))
-
-
-def read_order(text: str, columns: Sequence[str]) -> list[tuple[str, int]]:
-    """Columns to sort by, each with 1 for the least first or -1 for the most first.
-
-    >>> read_order("cost,-num_gpus", ["cost_usd", "num_gpus"])
-    [('cost_usd', 1), ('num_gpus', -1)]
-    """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    return [
-        (find_column(word.lstrip("-+"), columns, "--sort"), -1 if word.startswith("-") else 1)
-        for word in words
-    ]
-
-
-def ordered(
-    rows: Iterable[Row], order: Sequence[tuple[str, int]], columns: Sequence[str], top: int | None
-) -> Iterator[tuple[Value, ...]]:
-    """The cells of ``columns`` of the first ``top`` rows, of all where it is None.
-
-    Of rows no more than these cells and what they are sorted by is held. What is unknown comes
-    last; equal rows keep their order.
-    """
-    found = (
-        (
-            tuple(_key(cell(column, row), sign) for column, sign in order),
-            number,
-            tuple(cell(column, row) for column in columns),
-        )
-        for number, row in enumerate(rows)
-    )
-    if not order:
-        for number, (_, _, cells) in enumerate(found):
-            if number == top:
-                return
-            yield cells
-        return
-    best = sorted(found) if top is None else heapq.nsmallest(top, found)
-    yield from (cells for _, _, cells in best)
-
-
-def cell(column: str, row: Row) -> Value:
-    """A column or measure of a row; None where it is unknown."""
-    if column in MEASURES or column == VALUE:
-        found = measured_alike(column, row)
-        return None if found != found else found
-    return row.get(column)
-
-
-def _key(value: object, sign: int) -> tuple[int, float, str | tuple[int, ...]]:
-    """What is unknown behind texts behind numbers."""
-    if isinstance(value, bool | int | float):
-        return (0, sign * value, "")
-    if value is None:
-        return (2, 0, "")
-    text = str(value)
-    return (1, 0, text if sign > 0 else (*(-ord(letter) for letter in text), 1))
-
-
-def _values(column: str, text: str, specs: Path | None) -> tuple[Value, ...]:
-    """A value; of what specs describe its own name and the one that was written."""
-    try:
-        name = name_of(Catalogue(specs), column, text)
-    except PlannerError:
-        return (text,)
-    return (read_value(column, text, _WHERE),) if name is None else (text, name)
-
-
-def _equal(value: object, other: object) -> bool:
-    if value is None or other is None:
-        return value is other
-    if _is_numeric(value) and _is_numeric(other):
-        return bool(value == other)
-    return str(value).casefold() == str(other).casefold()
-
-
-def _is_numeric(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
 
 USUAL_ROWS = 20
 _ALL = 10**6
@@ -239,7 +61,7 @@ class Shown:
 
     Parameters
     ----------
-    where : conditions that scenarios must meet
+    where : pandas expressions that scenarios must meet
     sort, columns : names with commas between them
     top : rows to show; of files all where it is None
     pivot : names of columns, the last one across
@@ -249,7 +71,7 @@ class Shown:
     """
 
     folder: Path
-    where: Sequence[str] | None = None
+    where: Sequence[str] = ()
     sort: str = ""
     columns: str = ""
     top: int | None = None
@@ -259,7 +81,6 @@ class Shown:
     csv: Path | None = None
     json: Path | None = None
     full: bool = False
-    specs: Path | None = None
 
     @cached_property
     def sweep(self) -> Sweep:
@@ -274,17 +95,11 @@ class Shown:
     @cached_property
     def measure(self) -> str:
         """The column or measure of ``value``."""
-        if self.value in (*MEASURES, VALUE):
-            return self.value
-        return find_column(self.value, self.sweep.columns, "--value")
-
-    def chosen(self, columns: Sequence[str]) -> Where:
-        """The conditions, on a sweep of these columns."""
-        return read_where(self.where or (), columns, self.specs)
+        return check_measure(self.value, self.sweep.columns)
 
     def rows(self) -> Iterator[Row]:
         """The scenarios that meet the conditions."""
-        return self.chosen(self.sweep.columns).rows(self.sweep.rows())
+        return select_rows(self.sweep, self.where)
 
 
 def shown_blocks(asked: Shown) -> Iterator[Block]:
@@ -318,34 +133,39 @@ def asked_summary(asked: Shown) -> Iterator[Block]:
 
 def _listed_blocks(asked: Shown) -> Iterator[Block]:
     sweep = asked.sweep
-    order = read_order(asked.sort, sweep.columns)
-    columns = find_columns(asked.columns, sweep.columns, "--columns")
+    order = parse_order(asked.sort, sweep.columns)
+    columns = check_columns(asked.columns, sweep.columns, "--columns")
+    numbers = select_scenarios(sweep, asked.where, order)
     if asked.is_written:
         columns = columns or [*sweep.columns]
-        write_rows(asked.csv, asked.json, columns, ordered(asked.rows(), order, columns, asked.top))
+        rows = read_cells(sweep, numbers[: asked.top], columns)
+        write_rows(asked.csv, asked.json, columns, rows)
         return
-    where = [condition.column for condition in asked.chosen(sweep.columns).conditions]
     if not columns:
-        columns = usual_columns(sweep.plan, sweep.columns, [*(name for name, _ in order), *where])
-    number = 0
-
-    def counted(rows: Iterable[Row]) -> Iterator[Row]:
-        nonlocal number
-        for row in rows:
-            number += 1
-            yield row
-
-    rows = counted(asked.rows())
+        columns = usual_columns(sweep.plan, sweep.columns, [name for name, _ in order])
     top = asked.top or (_ALL if asked.full else USUAL_ROWS)
-    found = [*ordered(rows, order, columns, top)]
-    for _ in rows:  # those beyond the ones that are shown
-        pass
-    yield from rows_blocks(columns, found, number)
+    yield from rows_blocks(columns, [*read_cells(sweep, numbers[:top], columns)], len(numbers))
+
+
+def read_cells(
+    sweep: Sweep, numbers: Sequence[int], columns: Sequence[str]
+) -> Iterator[tuple[Value, ...]]:
+    """The cells of the scenarios of these numbers, in this order."""
+    wanted = {*numbers}
+    cells = (
+        (row["scenario"], tuple(row.get(name) for name in columns))
+        for row in sweep.rows()
+        if row["scenario"] in wanted
+    )
+    if numbers == sorted(numbers):
+        return (row for _, row in cells)
+    by_number = dict(cells)
+    return (by_number[number] for number in numbers)
 
 
 def _pivot_blocks(asked: Shown) -> Iterator[Block]:
     sweep = asked.sweep
-    names = find_columns(asked.pivot, sweep.columns, "--pivot")
+    names = check_columns(asked.pivot, sweep.columns, "--pivot")
     summary = summarize(asked.rows(), sweep.plan, asked.measure, names)
     groups = [group for group in summary.groups if group.feasible]
     if groups and not any(group.knows(group.metric) for group in groups):
@@ -383,12 +203,8 @@ def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
 def _differences_of(asked: Shown, other: Sweep) -> Iterator[Block]:
     sweep = asked.sweep
     columns = [name for name in sweep.columns if name in other.columns]
-
-    def chosen(rows: Iterable[Row]) -> Iterator[Row]:
-        return asked.chosen(columns).rows(rows)
-
-    measure = find_column(asked.value, columns, "--value")
-    found = compare(other, sweep, measure, chosen)
+    measure = only_column(check_measure(asked.value, columns), columns)
+    found = compare(other, sweep, measure, lambda one: select_rows(one, asked.where))
     if asked.is_written:
         write_rows(asked.csv, asked.json, difference_columns(found), difference_rows(found))
         return
@@ -407,7 +223,7 @@ def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str])
     varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
     measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns]
     wanted = dict.fromkeys(("scenario", *varied, *asked, *measures, "reason"))
-    return [name for name in wanted if name in columns or name == VALUE]
+    return [name for name in wanted if name in columns]
 
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
@@ -442,9 +258,6 @@ def _without_end(name: str) -> str:
 
 def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
-    if name in MEASURES or name == VALUE:  # of several works: a unit of all suits none of them
-        words = ["-" if cell is None else _alone(name, number(cell)) for cell in cells]
-        return Column(name, words, head)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
         numerals, unit = told_alike(_without_end(name), [*numbers, *alike])
@@ -456,10 +269,8 @@ def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     return Column(name, [*map(_word, cells)], head, is_numeric)
 
 
-def _alone(measure: str, value: float) -> str:
-    if measure == VALUE:
-        return text.significant(value) if value >= _SMALL else f"{value:.2g}"
-    return told(MEASURES[measure][0], value)
+def _is_numeric(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _word(cell: object) -> str:
@@ -522,7 +333,7 @@ def draw_shown(picture: Picture, asked: Shown) -> None:
         It is no sweep, a name is wrong, nothing is to be drawn, or the file cannot be written.
     """
     sweep = asked.sweep
-    names = find_columns(asked.pivot, sweep.columns, "--pivot")
+    names = check_columns(asked.pivot, sweep.columns, "--pivot")
     draw_sweep(picture, summarize(asked.rows(), sweep.plan, asked.measure, names), sweep.plan.name)
 
 

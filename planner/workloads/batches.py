@@ -52,11 +52,6 @@ class BatchSource(ServingSource):
     block_rows = _BLOCK_ROWS
     published = "static_batch"
 
-    @property
-    def identity(self) -> object:
-        """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.site
-
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
         return broken_serving_rule(self.setting, configurations)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.training_names import is_objective
-from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.errors import REMOVED_OPTIONS, SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
     Answer,
     chosen,
@@ -53,7 +53,7 @@ _BY_OPTION = {
 """Fields of a request by the names of their options."""
 # What answers other questions about the requests.
 _OF_TRAFFIC = {*terms_about("traffic")}
-_OF_OPTUNA = ("trials", "seed", "sampler", "storage")
+_OF_OPTUNA = ("trials", "seed", "sampler")
 NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items() if term.needs}
 """Questions that do nothing without one of others."""
 
@@ -204,7 +204,7 @@ def question_of(base: Request) -> Request:
 
 
 def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Value]:
-    """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
+    """The ``driver`` and, of Optuna, its ``trials``, ``seed`` and ``sampler``.
 
     Raises
     ------
@@ -218,11 +218,9 @@ def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Valu
             if name in asked:
                 raise SearchSpaceError(f"{said(name)} needs {said('driver')} optuna.")
         return {"driver": driver}
-    storage = asked.get("storage")
     return {
         "driver": driver,
         "sampler": chosen(asked.get("sampler", SAMPLERS[0]), said("sampler"), SAMPLERS),
-        "storage": None if storage is None else _path(storage, said("storage")),
         "trials": whole(asked.get("trials", TRIALS), said("trials"), 1),
         "seed": whole(asked.get("seed", 0), said("seed")),
     }
@@ -393,5 +391,7 @@ def _unknown(workload: str, name: str) -> SearchSpaceError:
         return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
     if full in known:
         return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
+    if removed := REMOVED_OPTIONS.get(f"search {name}"):
+        return SearchSpaceError(f"Unknown argument {name!r}. {removed}")
     hint = did_you_mean(name, _FIELDS)
     return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_FIELDS)}.")

@@ -83,11 +83,6 @@ class ReplicaSource(ServingSource):
     published = "online"
 
     @property
-    def identity(self) -> object:
-        """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.request_rate, self.site, self.sure_share, self.waits
-
-    @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         prefill = {f"prefill_{name}": value for name, value in Site().columns.items()}

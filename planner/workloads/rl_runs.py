@@ -85,11 +85,6 @@ class RlSource(Source):
         return self.site.reliability, self.site.contract
 
     @property
-    def identity(self) -> object:
-        """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.site
-
-    @property
     def asked(self) -> Mapping[str, Value]:
         """The answers of a step, and what a GPU costs."""
         work = self.setting.workload

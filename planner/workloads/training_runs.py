@@ -126,11 +126,6 @@ class TrainingSource(Source):
         return self.site.reliability, self.site.contract == Contract.SPOT
 
     @property
-    def identity(self) -> object:
-        """What has an equal text where trials mean the same."""
-        return self.setting, self.counts, self.site, self.flops_efficiency, self.fit_confidence
-
-    @property
     def asked(self) -> Mapping[str, Value]:
         """The tokens, what training minimizes, and what a GPU costs."""
         work = self.setting.workload

@@ -82,7 +82,12 @@ BAD_INPUT = {
     "sampler without optuna": ((*LLAMA, "--sampler", "tpe"), 3, "--sampler needs --driver optuna."),
     "trials without optuna": ((*LLAMA, "--trials", "9"), 3, "--trials needs --driver optuna."),
     "seed without optuna": ((*LLAMA, "--seed", "9"), 3, "--seed needs --driver optuna."),
-    "study without optuna": ((*LLAMA, "--storage", "s.db"), 3, "--storage needs --driver optuna."),
+    "specs of sweep show": (
+        ("sweep", "show", "x", "--specs", "y"),
+        2,
+        "--where compares the names that the sweep has.",
+    ),
+    "study file": ((*LLAMA, "--storage", "s.db"), 2, "planner 0.1.0 was the last version with it."),
     "rows of no table": ((*LLAMA, "--top", "3", "--quiet"), 3, "--top needs the report"),
     "all of no report": ((*LLAMA, "--full", "--quiet"), 3, "--full needs the report"),
     "acceptance without drafts": (

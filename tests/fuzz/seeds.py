@@ -163,8 +163,8 @@ def _sweeps(seeds: Seeds, place: Path) -> list[Seed]:
         ("sweep", "show", "s"),
         ("sweep", "show", "s", "--full"),
         ("sweep", "show", "s", "--pivot", "gpu,num_gpus", "--value", "time"),
-        ("sweep", "show", "s", "--where", "num_gpus>=8,cost<2M", "--sort", "time,-cost"),
-        ("sweep", "show", "s", "--columns", "gpu,cost,time", "--csv", "out.csv"),
+        ("sweep", "show", "s", "--where", "num_gpus >= 8", "--sort", "gpu,-cost_usd"),
+        ("sweep", "show", "s", "--columns", "gpu,cost_usd", "--csv", "out.csv"),
         ("sweep", "show", "s", "--against", str(place / "whole" / "s")),
         ("sweep", *words, "--output", "s"),
         ("estimate", "--from", "s", "--row", "1"),
@@ -337,12 +337,6 @@ def _tables(seeds: Seeds, place: Path) -> list[Seed]:
     return [Seed(place, f"{name}.csv", commands) for name in ("training", "serving")]
 
 
-def _studies(seeds: Seeds, place: Path) -> list[Seed]:
-    words = ("search", *_TRAIN, "--driver", "optuna", "--trials", "4", "--quiet", "--storage")
-    seeds.ran(*words, place / "study.db")
-    return [Seed(place, "study.db", [(*words, "{}")])]
-
-
 KINDS: Mapping[str, Callable[[Seeds, Path], list[Seed]]] = {
     "plan": _plans,
     "result": _results,
@@ -354,5 +348,4 @@ KINDS: Mapping[str, Callable[[Seeds, Path], list[Seed]]] = {
     "space": _spaces,
     "config": _configs,
     "table": _tables,
-    "study": _studies,
 }

@@ -1,15 +1,11 @@
-"""Optuna proposes, the one evaluate function judges: optimum, limits, seeds and resuming."""
-
-import sqlite3
-from contextlib import closing
-from pathlib import Path
+"""Optuna proposes, the one evaluate function judges: optimum, limits and seeds."""
 
 import numpy as np
 import optuna
 import pytest
 from problems import configurations, front_values, judged, problem
 
-from planner.errors import OutputError, SearchSpaceError
+from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, optuna_search, violations
 
@@ -105,41 +101,6 @@ def test_the_seed_decides(sampler):
     assert summary(runs[0]) != summary(runs[2])
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_resumed_study_ends_like_an_uninterrupted_one(tmp_path, sampler):
-    searched = problem(**A_THOUSAND)
-    file = str(tmp_path / "study.db")
-    whole = optuna_search(searched, trials=60, sampler=sampler)
-    first = optuna_search(searched, trials=30, sampler=sampler, storage=file)
-    resumed = optuna_search(searched, trials=60, sampler=sampler, storage=file)
-    assert first.configurations_evaluated < resumed.configurations_evaluated
-    assert summary(resumed) == summary(whole)
-
-
-def test_a_finished_study_is_not_repeated(tmp_path):
-    searched = problem()
-    file = str(tmp_path / "study.db")
-    first = optuna_search(searched, trials=10, storage=file)
-    told = []
-    again = optuna_search(searched, trials=10, storage=file, progress=told.append)
-    assert told == []
-    assert summary(again) == summary(first)
-
-
-def test_an_interruption_keeps_the_finished_batches(tmp_path):
-    file = str(tmp_path / "study.db")
-
-    def interrupt(done):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        optuna_search(problem(), trials=51, storage=file, progress=interrupt)
-    told = []
-    optuna_search(problem(), trials=51, storage=file, progress=told.append)
-    assert told == [51]
-
-
 def test_a_search_that_is_stopped_gives_what_it_found():
     def stop(done):
         raise StopSearch
@@ -149,67 +110,6 @@ def test_a_search_that_is_stopped_gives_what_it_found():
     assert found.interrupted
     assert 0 < found.configurations_evaluated < 500
     assert found.table
-
-
-def test_the_file_is_a_study_that_optuna_reads(tmp_path):
-    file = str(tmp_path / "study.db")
-    searched = problem(objectives=("throughput", "step_time"))
-    found = optuna_search(searched, trials=15, storage=file, study_name="mine")
-    study = optuna.load_study(study_name="mine", storage=f"sqlite:///{file}")
-    assert [direction.name for direction in study.directions] == ["MAXIMIZE", "MINIMIZE"]
-    assert len(study.trials) == 15
-    best = max(trial.values[0] for trial in study.best_trials)
-    assert best == pytest.approx(found.table["tokens_per_s"][0])
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"num_gpus": 8},
-        {"model": "llama-13b"},
-        {"objectives": ("step_time",)},
-        {"constraints": {"step_time": 60.0}},
-        {"settings": {"micro_batch_size": 1}},
-        {"sequence_length": 1024},
-    ],
-    ids=lambda other: next(iter(other)),
-)
-def test_refuses_the_study_of_another_problem(study_file, other):
-    with pytest.raises(SearchSpaceError, match=r"'mine' .* belongs to another problem"):
-        optuna_search(problem(**other), trials=20, storage=study_file, study_name="mine")
-
-
-def test_one_file_holds_the_studies_of_many_problems(study_file):
-    searched = problem(num_gpus=8)
-    found = optuna_search(searched, trials=10, storage=study_file)
-    assert summary(found) == summary(optuna_search(searched, trials=10))
-
-
-@pytest.fixture(scope="module")
-def study_file(tmp_path_factory):
-    file = str(tmp_path_factory.mktemp("studies") / "study.db")
-    optuna_search(problem(), trials=10, storage=file, study_name="mine")
-    return file
-
-
-def test_refuses_what_is_not_a_study(tmp_path):
-    text, table = tmp_path / "text.db", tmp_path / "table.db"
-    text.write_text("no database at all, but long enough to be read as one" * 20)
-    with closing(sqlite3.connect(table)) as connection:
-        connection.execute("CREATE TABLE addresses (name TEXT)")
-    before = table.read_bytes()
-    for path in (text, table, tmp_path, tmp_path / "missing" / "study.db"):
-        with pytest.raises(OutputError, match=str(path)):
-            optuna_search(problem(), trials=10, storage=str(path))
-    assert table.read_bytes() == before
-
-
-def test_says_when_the_file_is_damaged(study_file, tmp_path):
-    damaged = tmp_path / "damaged.db"
-    content = Path(study_file).read_bytes()
-    damaged.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    with pytest.raises(OutputError, match="cannot be used"):
-        optuna_search(problem(), trials=10, storage=str(damaged))
 
 
 @pytest.mark.few(1)

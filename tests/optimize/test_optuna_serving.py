@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from planner.errors import SearchSpaceError
 from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, Samples, optuna_search
@@ -88,24 +87,6 @@ def test_nothing_feasible_names_what_came_closest():
     misses = {miss.rejection: miss for miss in found.nearest_misses}
     (expected,) = [m for m in whole.nearest_misses if m.rejection == "time_per_output_token"]
     assert misses["time_per_output_token"].value == pytest.approx(expected.value, rel=0.2)
-
-
-def test_a_resumed_study_ends_like_an_undisturbed_one(searched, tmp_path):
-    file = str(tmp_path / "study.db")
-    whole = optuna_search(searched, trials=60)
-    for stop in (30, 60):
-        resumed = optuna_search(searched, trials=stop, storage=file)
-    assert resumed.table == whole.table
-    assert resumed.rejected_by == whole.rejected_by
-    assert resumed.configurations_evaluated == whole.configurations_evaluated
-
-
-def test_the_file_refuses_another_problem(searched, tmp_path):
-    file = str(tmp_path / "study.db")
-    optuna_search(searched, trials=1, storage=file, study_name="mine")
-    for other in ({"input_tokens": 500}, {"num_gpus": 16}, {"constraints": {}}):
-        with pytest.raises(SearchSpaceError, match="belongs to another problem"):
-            optuna_search(problem(**other), trials=1, storage=file, study_name="mine")
 
 
 def test_what_only_another_engine_has_is_counted_nowhere():

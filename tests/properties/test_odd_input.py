@@ -27,7 +27,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "serve": {"model": "llama-7b", "num_gpus": 1, "gpu": "h100"},
 }
 FIELDS = [field.name for field in dataclasses.fields(planner.Request)]
-HOW = ["driver", "trials", "seed", "sampler", "storage", "progress", "sink"]
+HOW = ["driver", "trials", "seed", "sampler", "progress", "sink"]
 # No slashes: ORG/NAME would be looked for in the network.
 WORDS = st.text(st.characters(exclude_characters="/\\"), max_size=20)
 ODD = [
@@ -87,10 +87,8 @@ def test_any_values_of_parameters_and_limits(data):
 def test_odd_ways_to_search(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     how = {} if name in ("progress", "sink") else {"driver": "optuna", "trials": 1}
-    # A study of thousands takes long, and so does one in each of fifty files.
+    # A study of thousands takes long.
     slow = ("2M", "8k") if name == "trials" else ()
-    if name == "storage":
-        slow = tuple(value for value in ODD if isinstance(value, str) and value.isprintable())
     for value in ODD:
         if not callable(value) and not (isinstance(value, str) and value in slow):
             tried(planner.search, **{**PLAIN["train"], "space": "small", **how, name: value})

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from itertools import product
 
 import pytest
 from made import COUNTS, GPUS, plan_of, row_of, rows_of, write
 
 from planner.errors import SearchSpaceError
-from planner.sweeps.columns import find_column, read_value
+from planner.sweeps.columns import check_columns
 from planner.sweeps.differences import compare
-from planner.sweeps.show import ordered, read_order, read_where
+from planner.sweeps.select import parse_order, select_scenarios
 from planner.sweeps.store import Sweep, cell_value
 
 SPOTS = [*product(GPUS, COUNTS)]
@@ -37,117 +38,113 @@ def folder(tmp_path_factory):
     return write(tmp_path_factory.mktemp("sweeps") / "made", PLAN, made_rows())
 
 
-COLUMNS = ["scenario", "gpu", "num_gpus", "feasible", "cost_usd", "cost_low_usd",
-           "time_to_train_days", "peak_memory_gib", "model"]  # fmt: skip
-
-
 @pytest.mark.parametrize(
-    ("word", "column"),
+    ("names", "message"),
     [
-        ("cost", "cost_usd"),
-        ("cost_usd", "cost_usd"),
-        ("--gpus", "num_gpus"),
-        ("time", "time_to_train_days"),
-        ("time-to-train", "time_to_train_days"),
-        ("peak_memory", "peak_memory_gib"),
-        ("cost_low", "cost_low_usd"),
-        ("value", "value"),
+        ("gpu,cost", "--columns: there is no column 'cost'. Did you mean cost_usd?"),
+        ("time", "no column 'time'. Did you mean time_to_train_days?"),
+        ("gpuu", "no column 'gpuu'. Did you mean gpu"),
+        ("time_to_first_token_s", "'time_to_first_token_s'. It is for workload serve."),
     ],
 )
-def test_columns_are_found_by_term_and_by_measure(word, column):
-    assert find_column(word, COLUMNS) == column
-
-
-def test_a_time_is_that_of_the_calendar_where_both_are_known():
-    assert find_column("time", [*COLUMNS, "calendar_time_days"]) == "calendar_time_days"
-    assert find_column("time", COLUMNS) == "time_to_train_days"
+def test_a_wrong_column_is_an_error_with_similar_ones(folder, names, message):
+    with pytest.raises(SearchSpaceError, match=re.escape(message)):
+        check_columns(names, Sweep(folder).columns, "--columns")
 
 
 @pytest.mark.parametrize(
-    ("column", "text", "value"),
+    ("where", "chosen"),
     [
-        ("cost_usd", "2M", 2e6),
-        ("cost_usd", "1500", 1500.0),
-        ("time_to_train_days", "12h", 0.5),
-        ("peak_memory_gib", "1GiB", 1.0),
-        ("model_flops_utilization", "40%", 0.4),
-        ("num_gpus", "1Ki", 1024.0),
-        ("feasible", "no", False),
-        ("gpu", "h100", "h100"),
-        ("reason", "none", None),
-    ],
-)
-def test_values_have_units(column, text, value):
-    assert read_value(column, text) == value
-
-
-@pytest.mark.parametrize(
-    ("texts", "chosen"),
-    [
-        (["gpu=a100,h100,num_gpus>8"], lambda r: r["gpu"] != "b200" and r["num_gpus"] > 8),
-        (["num_gpus!=8,16"], lambda r: r["num_gpus"] == 32),
-        (["cost<2.2M", "time<=20d"], lambda r: (r.get("cost_usd") or 9e9) < 2.2e6
-         and r["time_to_train_days"] <= 20),
-        (["feasible=no"], lambda r: not r["feasible"]),
-        (["cost=unknown"], lambda r: r.get("cost_usd") is None),
-        (["value<30e6"], lambda r: r["feasible"]
+        (["gpu in ['a100', 'h100'] and num_gpus > 8"],
+         lambda r: r["gpu"] != "b200" and r["num_gpus"] > 8),
+        (["gpu == 'a100' or num_gpus == 32"], lambda r: r["gpu"] == "a100" or r["num_gpus"] == 32),
+        (["not num_gpus in (8, 16)"], lambda r: r["num_gpus"] == 32),
+        (["cost_usd < 2.2e6", "time_to_train_days <= 20"],
+         lambda r: (r.get("cost_usd") or 9e9) < 2.2e6 and r["time_to_train_days"] <= 20),
+        (["not feasible"], lambda r: not r["feasible"]),
+        (["cost_usd != cost_usd"], lambda r: r.get("cost_usd") is None),
+        (["cost_usd * time_to_train_days < 30e6"], lambda r: r["feasible"]
          and r["cost_usd"] * r["time_to_train_days"] < 30e6),
+        (["8 < num_gpus <= 16"], lambda r: r["num_gpus"] == 16),
         ([], lambda r: True),
     ],
 )  # fmt: skip
-def test_conditions_choose_rows(texts, chosen):
-    rows = made_rows()
-    where = read_where(texts, [*rows[-1]])
-    expected = [row["scenario"] for row in rows if chosen(row)]
+def test_an_expression_selects_scenarios(folder, where, chosen):
+    expected = [row["scenario"] for row in made_rows() if chosen(row)]
     assert len(expected) > 0
-    assert [row["scenario"] for row in where.rows(rows)] == expected
+    assert select_scenarios(Sweep(folder), where) == expected
 
 
-def test_a_gpu_goes_by_its_other_names():
-    rows = [row_of(0, "h100-sxm-80gb", 8, 1.0, 1.0), row_of(1, "a100-sxm-80gb", 8, 1.0, 1.0)]
-    found = read_where(["gpu=h100,model=llama-65b"], [*rows[0]]).rows(rows)
-    assert [row["scenario"] for row in found] == [0]
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu=h100",
+        "gpu=h100,b200",
+        "num_gpus>=8,cost_usd<1e6",
+        "cost_usd<2M",
+        "feasible=no",
+        "",
+        "(",
+    ],
+)
+def test_the_old_syntax_names_the_last_version_that_read_it(folder, text):
+    with pytest.raises(SearchSpaceError, match=r"planner 0\.1\.0 was the last") as error:
+        select_scenarios(Sweep(folder), [text])
+    assert "gpu == 'h100-sxm-80gb' and num_gpus >= 512" in str(error.value)
+    assert "Columns: scenario, work, " in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("gpuu=h100", "there is no column 'gpuu'. Did you mean gpu"),
-        ("cost<abc", "'abc' is not a number"),
-        ("cost<3GiB", "unit 'GiB' is not a unit of usd"),
-        ("h100", "write NAME=VALUE"),
-        ("num_gpus>8,16", "write NAME=VALUE"),
+        ("gpuu == 'h100'", "has no column 'gpuu'. Did you mean gpu?"),
+        ("gpu == h100", "has no column 'h100'. Put texts in quotes."),
+        ("gpu.str.len() > 2", "may only have columns"),
+        ("__import__('os').getcwd() == 'a'", "may only have columns"),
+        ("num_gpus @ 2", "may only have columns"),
+        ("num_gpus ** 99 > 2", "may only have columns"),
+        ("[x for x in gpu]", "may only have columns"),
+        ("gpu[0] == 'a'", "may only have columns"),
+        ("... or feasible", "may only have columns"),
+        ("num_gpus == 2j", "may only have columns"),
+        ("num_gpus", "it is not a condition"),
+        ("1 < 2", "it is not a condition"),
+        ("cost_usd < 'a'", "cannot be evaluated: "),
+        ("cost_usd + gpu > 1", "cannot be evaluated: "),
+        ("num_gpus is 8", "cannot be evaluated: "),
     ],
 )
-def test_wrong_conditions_are_told(text, message):
-    with pytest.raises(SearchSpaceError, match=message):
-        read_where([text], COLUMNS)
+def test_an_invalid_expression_is_an_error_with_the_columns(folder, text, message):
+    with pytest.raises(SearchSpaceError, match=re.escape(message)) as error:
+        select_scenarios(Sweep(folder), [text])
+    assert "Columns: scenario, work, " in str(error.value)
 
 
-def test_where_nothing_is_chosen_the_values_are_told():
+def test_without_a_scenario_the_error_lists_the_texts_of_the_columns(folder):
     with pytest.raises(SearchSpaceError, match="gpu has a100, b200, h100"):
-        [*read_where(["gpu=zzz"], COLUMNS).rows(made_rows())]
+        select_scenarios(Sweep(folder), ["gpu == 'zzz'"])
 
 
-@pytest.mark.parametrize("top", [None, 1, 4, 99])
-def test_rows_are_sorted_with_the_unknown_last(top):
+def test_a_column_without_a_known_value_meets_no_comparison(tmp_path):
+    rows = [row_of(n, gpu, count) for n, (gpu, count) in enumerate(SPOTS)]
+    sweep = Sweep(write(tmp_path / "unknown", PLAN, [{**row, "cost_usd": None} for row in rows]))
+    assert len(select_scenarios(sweep, ["cost_usd / 2 < 1 or num_gpus == 8"])) == len(GPUS)
+
+
+def test_scenarios_are_sorted_with_unknown_values_last(folder):
     rows = made_rows()
-    order = read_order("-num_gpus,cost", [*rows[-1]])
-    found = [*ordered(rows, order, ["scenario"], top)]
+    found = select_scenarios(
+        Sweep(folder), order=parse_order("-num_gpus,cost_usd", Sweep(folder).columns)
+    )
     able = sorted(rows, key=lambda r: (-r["num_gpus"], r.get("cost_usd") or float("inf")))
-    assert found == [(row["scenario"],) for row in able][:top]
+    assert found == [row["scenario"] for row in able]
 
 
-def test_texts_sort_backwards_too():
-    rows = made_rows()
-    found = [gpu for (gpu,) in ordered(rows, read_order("-gpu", [*rows[0]]), ["gpu"], None)]
-    assert found == sorted(found, reverse=True)
-
-
-def test_backwards_a_text_stands_before_its_own_beginning():
-    rows = [{"gpu": gpu} for gpu in ("h100", "h100-sxm", "a100", "h100-pcie")]
-    found = [gpu for (gpu,) in ordered(rows, read_order("-gpu", ["gpu"]), ["gpu"], None)]
-    assert found == ["h100-sxm", "h100-pcie", "h100", "a100"]
+def test_texts_sort_in_both_directions(folder):
+    for order, reverse in (("gpu", False), ("-gpu", True)):
+        found = select_scenarios(Sweep(folder), order=parse_order(order, ["gpu"]))
+        expected = sorted(made_rows(), key=lambda row: row["gpu"], reverse=reverse)
+        assert found == [row["scenario"] for row in expected]
 
 
 @pytest.mark.parametrize(
@@ -192,15 +189,15 @@ def test_the_summary_is_on_screen(planner, folder):
 @pytest.mark.parametrize("width", [40, 60, 200])
 def test_it_folds(planner, monkeypatch, folder, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    for more in ((), ("--full",), ("--sort", "cost"), ("--pivot", "gpu,num_gpus")):
+    for more in ((), ("--full",), ("--sort", "cost_usd"), ("--pivot", "gpu,num_gpus")):
         out = planner("sweep", "show", folder, *more).out
         assert all(len(line) <= width or "/" in line for line in out.splitlines())
 
 
 def test_rows_on_screen(planner, folder):
     ran = planner(
-        "sweep", "show", folder, "--where", "feasible=yes,num_gpus=16", "--sort", "-cost",
-        "--columns", "gpu,cost",
+        "sweep", "show", folder, "--where", "feasible and num_gpus == 16", "--sort", "-cost_usd",
+        "--columns", "gpu,cost_usd",
     )  # fmt: skip
     assert [line.split()[0] for line in ran.out.splitlines()[-3:]] == ["b200", "h100", "a100"]
     assert ran.out.startswith("3 scenarios")
@@ -224,13 +221,15 @@ def test_a_pivot_has_the_best_of_every_cell(planner, folder, tmp_path):
 
 def test_rows_are_written(planner, folder, tmp_path):
     paths = tmp_path / "rows.csv", tmp_path / "rows.json"
-    words = ("--where", "num_gpus=8", "--sort", "-cost", "--columns", "gpu,cost")
+    words = ("--where", "num_gpus == 8", "--sort", "-cost_usd", "--columns", "gpu,cost_usd")
     assert planner("sweep", "show", folder, *words, "--csv", paths[0]).out == ""
     planner("sweep", "show", folder, *words, "--json", paths[1])
     expected = [("h100", 2e6 * 1.08), ("a100", 1e6 * 1.08), ("b200", None)]
     assert [(r["gpu"], r["cost_usd"]) for r in json.loads(paths[1].read_text())] == expected
     table = [*csv.DictReader(paths[0].read_text().splitlines())]
     assert [(r["gpu"], float(r["cost_usd"] or "nan")) for r in table][:2] == expected[:2]
+    top = planner("sweep", "show", folder, "--csv", "-", "--columns", "gpu", "--top", "2").out
+    assert top.splitlines() == ["gpu", "a100", "a100"]
     whole = planner("sweep", "show", folder, "--csv", "-").out
     assert whole == (folder / "scenarios.csv").read_text()
 
@@ -250,6 +249,8 @@ def test_two_sweeps_are_compared(tmp_path, planner):
     ran = planner("sweep", "show", after, "--against", before)
     assert "9 scenarios in both: 1 the same, 8 changed, 1 have a plan now" in ran.out
     assert "+50 %" in ran.out
+    where = ("--where", "num_gpus == 8")
+    assert "3 scenarios in both" in planner("sweep", "show", after, "--against", before, *where).out
     assert "Asked otherwise: total tokens not asked, now 1T" in ran.out
     file = tmp_path / "changes.json"
     planner("sweep", "show", after, "--against", before, "--json", file)
