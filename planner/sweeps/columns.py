@@ -10,6 +10,7 @@ from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import full_name
+from planner.question.renamed import current_name
 from planner.question.terms import ending_of, glossary, term_of_column, terms_about
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
@@ -108,6 +109,7 @@ def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
     ('cost_usd', 'num_gpus')
     """
     name = word.strip().lower().lstrip("-").replace("-", "_")
+    name = current_name("column", name, columns)
     own = full_name(word.strip().lstrip("-"), glossary())
     for wanted in (name, own):
         if wanted in columns:
