@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.base.reading import shipped_rows
+from planner.errors import SpecError
 
 Kind = Literal["option", "column", "key"]
 
@@ -50,22 +51,33 @@ def current_name(kind: Kind, name: str, known: Container[str] | None = None) -> 
     return row["new"]
 
 
-def current_keys(table: Mapping[str, Any], table_name: str = "") -> dict[str, Any]:
+def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> dict[str, Any]:
     """A table of a TOML or JSON file with the new names of its keys, tables inside it too.
 
-    A key stays where the table has the new name as well.
+    Parameters
+    ----------
+    where
+        The file, for the error.
+    table_name
+        The name of the table in the file, empty for the outermost table.
+
+    Raises
+    ------
+    SpecError
+        The table has a key under both of its names.
     """
     current: dict[str, Any] = {}
+    prefix = f"{table_name}."
     for key, value in table.items():
-        dotted = f"{table_name}.{key}"
-        new = current_name("key", dotted).rpartition(".")[2] if table_name else key
-        new = current_name("key", key) if new == key else new
+        new = current_name("key", current_name("key", f"{prefix}{key}").removeprefix(prefix))
         if new != key and new in table:
-            new = key
+            raise SpecError(f"{where}: {key} is the old name of {new}, which is set too.")
         if isinstance(value, Mapping) and key != _SOURCES:
-            value = current_keys(value, key)
+            value = current_keys(value, where, key)
         elif isinstance(value, list):
-            value = [current_keys(item, key) if isinstance(item, dict) else item for item in value]
+            value = [
+                current_keys(item, where, key) if isinstance(item, dict) else item for item in value
+            ]
         current[new] = value
     return current
 

@@ -111,7 +111,7 @@ def read_toml(path: Path) -> dict[str, object]:
 @kept
 def _parsed(path: Path) -> dict[str, object]:
     table = remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
-    return current_keys(table)
+    return current_keys(table, str(path))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:

@@ -175,7 +175,7 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     asked = manifest.get("answers", {})
     if not isinstance(asked, Mapping):
         raise LaunchError(f"{path}: the answers of its manifest are not a table.")
-    asked = current_keys(asked)
+    asked = current_keys(asked, str(path))
     answers = {name: value for name, value in asked.items() if name in glossary()}
     chosen = _CHOSEN if asked else ()
     for name in terms_of(workload, "question"):

@@ -231,7 +231,7 @@ class SweepPlan:
 
 def _work(table: object) -> Work:
     workload = known_workload(part_of(table, "workload", str, SearchSpaceError))
-    axes = current_keys(part_of(table, "axes", dict, SearchSpaceError))
+    axes = current_keys(part_of(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
         if name not in askable(workload):
             raise SearchSpaceError(f"axes.{name}: is not an input of workload {workload}.")
@@ -239,7 +239,7 @@ def _work(table: object) -> Work:
         name=part_of(table, "name", str, SearchSpaceError),
         workload=workload,
         axes={name: _values(axes, name) for name in axes},
-        settings=current_keys(part_of(table, SETTINGS, dict, SearchSpaceError)),
+        settings=current_keys(part_of(table, SETTINGS, dict, SearchSpaceError), SETTINGS),
         objectives=_values(table, OBJECTIVES),
     )
 

@@ -105,7 +105,7 @@ class PinnedPlan:
         """
         if not isinstance(table, Mapping):
             raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
-        table = current_keys(table)
+        table = current_keys(table, where)
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
