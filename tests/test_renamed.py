@@ -25,6 +25,7 @@ from planner.specs.load import Column, read_toml, records
 from planner.sweeps.columns import find_column
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep, read_plan
+from planner.sweeps.store import Sweep
 from planner.validation.runs import SHIPPED, read_runs
 from planner.workloads.given import make_request
 from planner.workloads.pinned import PinnedPlan
@@ -34,6 +35,7 @@ COLUMNS = {"old_gpu": "gpu", "old_model": "model"}
 KEYS = {
     "old_length": "sequence_length",
     "old_batch": "micro_batch_size",
+    "old_price": "price",
     "execution.old_passes": "execution.loss_passes",
 }
 SHIPPED_ROWS = [*renamed.renamed_names().values()]
@@ -147,8 +149,8 @@ def test_old_names_are_read_with_one_warning_each(
 
 def test_a_profile_that_extends_another_is_read_with_the_old_key(tmp_path: Path) -> None:
     text = (
-        'name = "mine"\nextends = "megatron-lm"\n[sources]\nold_passes = "measured"\n[execution]\n'
-        'old_passes = { value = 3, unit = "1", source = "old_passes" }\n'
+        'name = "mine"\nextends = "megatron-lm"\n[sources]\nold_length = "measured"\n[execution]\n'
+        'old_passes = { value = 3, unit = "1", source = "old_length" }\n'
     )
     with pytest.warns(FutureWarning, match=r"execution.old_passes is now execution.loss_passes"):
         profile = load_framework(str(text_file(tmp_path, "mine.toml", text))).spec
@@ -175,12 +177,31 @@ def test_a_row_of_a_result_with_an_old_column_is_the_same_plan(
     from planner.sweeps.any_plan import plan_in
 
     path = tmp_path / "front.csv"
-    planner("search", "--model", "llama-7b", "--gpus", "8", "--quiet", "--csv", path)
+    planner(
+        "search", "--model", "llama-7b", "--gpus", "8", "--price", "5", "--quiet", "--csv", path
+    )
     plan = plan_in(path, 1)
     head, _, rows = path.read_text(encoding="utf-8").partition("\n")
     names = ["old_model" if name == "model" else name for name in head.split(",")]
     text_file(tmp_path, "front.csv", f"{','.join(names)}\n{rows}")
+    manifest = tmp_path / "front.manifest.json"
+    words = manifest.read_text(encoding="utf-8")
+    assert '"price"' in words
+    text_file(tmp_path, manifest.name, words.replace('"price"', '"old_price"'))
     assert plan_in(path, 1) == plan
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_sweep_with_an_old_column_has_the_same_rows(planner: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    planner("sweep", "run", "--model", "llama-7b", "--gpus", "8", "--output", folder)
+    columns, rows = Sweep(folder).columns, [*Sweep(folder).rows()]
+    assert rows[0]["model"] == "LLaMA 7B"
+    path = folder / "scenarios.csv"
+    text = path.read_text(encoding="utf-8")
+    text_file(folder, path.name, text.replace(",model,", ",old_model,", 1))
+    assert Sweep(folder).columns == columns
+    assert [row["model"] for row in Sweep(folder).rows()] == ["LLaMA 7B"]
 
 
 @each("words", [["--old-gpus", "8"], ["--old-gpus=8"]])

@@ -239,7 +239,7 @@ def _work(table: object) -> Work:
         name=part_of(table, "name", str, SearchSpaceError),
         workload=workload,
         axes={name: _values(axes, name) for name in axes},
-        settings=current_keys(part_of(table, SETTINGS, dict, SearchSpaceError), SETTINGS),
+        settings=part_of(table, SETTINGS, dict, SearchSpaceError),
         objectives=_values(table, OBJECTIVES),
     )
 
