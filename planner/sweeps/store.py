@@ -443,7 +443,7 @@ class Sweep:
         """The columns of the scenarios, in order."""
         if self.is_complete:
             _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
-            return tuple(names)
+            return tuple(current_name("column", name) for name in names)
         heads = (read_head(path)["rows"] for _, path in self._parts())
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
