@@ -11,6 +11,7 @@ import gc
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from planner.base.distribution import warn_of_others
@@ -28,6 +29,7 @@ def main() -> None:
     install_handlers()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _stand_in_for_closed()
+    warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     warn_of_others()
     code = run(sys.argv[1:])
     # Python flushes once more at exit, and would complain about what was told already.

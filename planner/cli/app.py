@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from planner.base.text import printable
 from planner.errors import REMOVED_OPTIONS, did_you_mean
+from planner.question.renamed import current_name
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter, Parameter
@@ -145,8 +146,23 @@ def _plain(params: list[Parameter]) -> list[Parameter]:
 _TOPIC = "planner.no_topic"
 
 
+def _current_options(params: Iterable[Parameter], words: Iterable[str]) -> list[str]:
+    """Words of a command line with the new names of renamed options."""
+    known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
+    split = [word.partition("=") for word in words]
+    return [current_name("option", name, known) + equals + value for name, equals, value in split]
+
+
 class _Whole:
     """A command whose help is not told by topic: a word behind ``-h`` gets all of it, said so."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
+    ) -> Context:
+        """The context of the command; renamed options are read under their old names."""
+        words = _current_options(self.params, args)  # type: ignore[attr-defined]
+        made: Context = super().make_context(info_name, words, parent, **extra)  # type: ignore[misc]
+        return made
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Its options, with the one of the help."""

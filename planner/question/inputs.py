@@ -24,6 +24,7 @@ from planner.base.enums import Contract
 from planner.base.training_names import settings_of
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
+from planner.question.renamed import current_name
 from planner.question.terms import Term, term_of_column
 
 Answer: TypeAlias = str | int | float | bool
@@ -168,7 +169,7 @@ def full_name(word: str, known: Mapping[str, Term]) -> str:
     >>> full_name("tp", terms_of("serve", "parameter"))
     'tensor_parallel'
     """
-    name = word.strip().replace("-", "_")
+    name = current_name("key", word.strip().replace("-", "_"), known)
     if name in known:
         return name
     for term in known.values():

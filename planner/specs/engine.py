@@ -270,8 +270,8 @@ class EngineMemory:
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
     """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
     another number; 0: the cache gets what the requests of the plan leave."""
-    told_seqs: bool = False
-    """It is told that number, and samples so many however few a plan needs."""
+    fixed_profiled_seqs: bool = False
+    """A setting fixes ``profiled_seqs``: the step samples so many however few a plan needs."""
     expert_workspace: bool = False
     """Inputs, products and outputs of the experts chosen for a step have buffers that last."""
     queued_all_reduces: bool = False

@@ -41,8 +41,8 @@ class Execution:
     selective_outputs: bool = False
     """With a fused attention, selective recomputation of a model with experts repeats norms, the
     experts' activation function and the up-projections of latent attention."""
-    repeats_read_alone: bool = False
-    """Full recomputation repeats what the backward pass reads, and so not the last product of a
+    full_recompute_skips_last_product: bool = False
+    """Full recomputation repeats only what the backward pass reads: not the last product of a
     layer."""
     softmax_multiple: Annotated[int, Interval(ge=1)] = 1
     """Its softmax kernel takes sequences times heads of a GPU that this divides; others fall back
@@ -235,8 +235,8 @@ class Offloading:
     host_update: bool = True
     """The host updates what it keeps, and gets the gradients; else optimizer states come to the GPU
     and go back."""
-    layer_inputs_alone: bool = False
-    """The activations that leave the GPU are the inputs of layers, whatever else is kept."""
+    only_layer_inputs: bool = False
+    """Only the inputs of layers leave the GPU; the other activations that are kept stay on it."""
     host_memory_fraction: Fraction = 0.5
     """What the host's update reaches of the bandwidth of host memory."""
     host_link_fraction: Fraction = 0.75

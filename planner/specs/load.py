@@ -15,6 +15,7 @@ from planner.base import reading
 from planner.base.reading import SMALL, TABLE, csv_of, repeated_names
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
+from planner.question.renamed import current_keys, current_name
 from planner.specs.cache import kept, remembered, stamp
 from planner.specs.checked import UNKNOWN, Before, Faults, Interval, checked_of, field_types
 
@@ -109,7 +110,8 @@ def read_toml(path: Path) -> dict[str, object]:
 
 @kept
 def _parsed(path: Path) -> dict[str, object]:
-    return remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
+    table = remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
+    return current_keys(table, str(path))
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
@@ -266,8 +268,8 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
         (number, [cell.strip() for cell in row])
         for number, row in csv_of(StringIO(read_text(path, TABLE)), path)
     ]
-    head = [name.lower() for name in lines[0][1]] if lines else []
     known = [column.name for column in columns]
+    head = [current_name("column", name.lower(), known) for name in lines[0][1]] if lines else []
     faults = [
         f"1: column {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}."
         for name in head

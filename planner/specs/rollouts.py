@@ -110,12 +110,12 @@ class Rollouts:
     """Seconds until a colocated engine has given its memory back, or has it again."""
     sync_factor: Ratio = 1.0
     """Time of a transfer of weights over that of the published ones of its method."""
-    own_runs: Annotated[int, Interval(ge=0)] = 0
-    """Steps of a user that the numbers were fitted to."""
-    own_gpus: tuple[str, ...] = ()
-    """The GPUs of these steps."""
-    own_error: Ratio = 0.0
-    """Standard deviation of the logarithm of predicted over measured of those that are left out."""
+    calibration_runs: Annotated[int, Interval(ge=0)] = 0
+    """Measured steps of the user that `planner calibrate` fitted the numbers to."""
+    calibration_gpus: tuple[str, ...] = ()
+    """The GPUs of the fitted steps."""
+    calibration_error: Ratio = 0.0
+    """Standard deviation of ln(predicted / measured) of steps left out of the fit."""
 
 
 @checked

@@ -14,6 +14,7 @@ from planner.decide.explaining.against import changed_request
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
 from planner.launch.assumed import LaunchFile, as_started
+from planner.question.renamed import current_keys, current_name
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
@@ -157,6 +158,7 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
+    row = {current_name("column", str(name)): value for name, value in row.items()}
     if row.get("feasible") is False:
         raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
     workload = next((of for column, of in _TELLING.items() if column in row), None)
@@ -173,6 +175,7 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
     asked = manifest.get("answers", {})
     if not isinstance(asked, Mapping):
         raise LaunchError(f"{path}: the answers of its manifest are not a table.")
+    asked = current_keys(asked, str(path))
     answers = {name: value for name, value in asked.items() if name in glossary()}
     chosen = _CHOSEN if asked else ()
     for name in terms_of(workload, "question"):

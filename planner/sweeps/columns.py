@@ -9,6 +9,7 @@ from planner.base.units import DAY, GIB, HOUR
 from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
+from planner.question.renamed import current_name
 from planner.question.terms import glossary, term_of_column, terms_about
 from planner.show.views.told import ends_in
 from planner.specs.catalogue import Catalogue
@@ -99,6 +100,7 @@ def check_column(name: str, columns: Sequence[str], option: str) -> str:
     SearchSpaceError
         There is no such column; the message names similar ones.
     """
+    name = current_name("column", name, columns)
     if name in columns:
         return name
     hint = column_hint(name, columns)

@@ -19,6 +19,7 @@ from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
 from planner.question.inputs import Answer, limit_column, read
 from planner.question.prices import checked_price, price_of_contract
+from planner.question.renamed import current_keys
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
@@ -230,7 +231,7 @@ class SweepPlan:
 
 def _work(table: object) -> Work:
     workload = known_workload(part_of(table, "workload", str, SearchSpaceError))
-    axes = part_of(table, "axes", dict, SearchSpaceError)
+    axes = current_keys(part_of(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
         if name not in askable(workload):
             raise SearchSpaceError(f"axes.{name}: is not an input of workload {workload}.")

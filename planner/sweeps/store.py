@@ -24,6 +24,7 @@ from planner.base.version import __version__
 from planner.errors import OutputError, SearchSpaceError, SpecError
 from planner.optimize.pareto import front_of_many
 from planner.question.inputs import cell_reader
+from planner.question.renamed import current_name
 from planner.question.terms import terms_of
 from planner.specs.cache import kept, stamp
 from planner.specs.paths import data_files
@@ -442,7 +443,7 @@ class Sweep:
         """The columns of the scenarios, in order."""
         if self.is_complete:
             _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
-            return tuple(names)
+            return tuple(current_name("column", name) for name in names)
         heads = (read_head(path)["rows"] for _, path in self._parts())
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
@@ -519,7 +520,7 @@ class Sweep:
         path = self._path(name)
         lines = read_csv(path)
         _, names = next(lines, (1, []))
-        at = {column: place for place, column in enumerate(names)}
+        at = {current_name("column", name): place for place, name in enumerate(names)}
         for line, cells in lines:
             if len(cells) != len(names):
                 words = f"line {line} has {len(cells)} cells, not {len(names)}"

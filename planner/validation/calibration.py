@@ -548,10 +548,10 @@ def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ())
         table_of(document, parameter.owner)[parameter.name] = number
     if fit.spread is not None and any(one.owner == ROLLOUTS for one in fit.values):
         table = table_of(document, ROLLOUTS)
-        table["own_runs"], table["own_gpus"] = fit.runs, list(gpus)
+        table["calibration_runs"], table["calibration_gpus"] = fit.runs, list(gpus)
         error = tomlkit.inline_table()
         error |= {"value": round(fit.spread, _DIGITS), "unit": "1", "source": SOURCE}
-        table["own_error"] = error
+        table["calibration_error"] = error
     return str(document.as_string())
 
 

@@ -20,6 +20,7 @@ from planner.base.reading import RESULT, csv_of, read_text, repeated_names
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SpecError, did_you_mean
+from planner.question.renamed import current_name
 
 FOLDER = Path(__file__).parent
 
@@ -288,7 +289,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     lines = [*csv_of(StringIO(read_text(path, RESULT), newline=""), path)]
     if not lines:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
-    header = tuple(name.strip() for name in lines[0][1])
+    header = tuple(current_name("column", name.strip()) for name in lines[0][1])
     rows = [
         (number, cells)
         for number, cells in lines[1:]

@@ -28,6 +28,7 @@ from planner.question.inputs import (
     whole,
 )
 from planner.question.prices import checked_price, price_of_contract, with_contract
+from planner.question.renamed import current_name
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.registry import known_workload, workload_of
@@ -136,6 +137,7 @@ def _read(
 
 def _field(name: str) -> str:
     """The field of a request that is called by its name or its option."""
+    name = current_name("key", name, _FIELDS)
     return name if name in _FIELDS else _BY_OPTION.get(name, name)
 
 

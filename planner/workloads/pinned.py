@@ -16,6 +16,7 @@ from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import read, shown
 from planner.question.prices import price_of_contract
+from planner.question.renamed import current_keys
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, plain_values, terms_about, terms_of
 from planner.workloads.given import make_request
@@ -104,6 +105,7 @@ class PinnedPlan:
         """
         if not isinstance(table, Mapping):
             raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
+        table = current_keys(table, where)
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()

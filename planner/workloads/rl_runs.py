@@ -102,8 +102,8 @@ class RlSource(Source):
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
-        own = OwnSteps(runs=rollouts.own_runs, error=rollouts.own_error)
-        told = own if gpu.name in rollouts.own_gpus and own.runs else None
+        own = OwnSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
+        told = own if gpu.name in rollouts.calibration_gpus and own.runs else None
         sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
         failures = calendar_factors(setting.packed, self.site, num_gpus)
         together = range_of_product(sure.factors["step_time"], failures)

@@ -580,7 +580,7 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
     """The engine with a number of sequences of its own, which it also samples at its start."""
     memory = engine.memory
     if memory.profiled_seqs:
-        memory = replace(memory, profiled_seqs=max_num_seqs, told_seqs=True)
+        memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
     scheduler = replace(engine.scheduler, max_num_seqs=max_num_seqs)
     return replace(engine, scheduler=scheduler, memory=memory)
 

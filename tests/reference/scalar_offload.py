@@ -52,7 +52,7 @@ def moved_bytes(world: World, layout: Layout, index: int) -> float:
         group, tensors = world.model.layer_groups[index], named(layout.offloaded_tensors)
         return repeated_layers(world, layout) * tensor_bytes(world, layout, group, tensors)
     kept = kept_bytes(world, layout, world.model.layer_groups[index], layout.recompute)
-    if world.framework.offloading.layer_inputs_alone:
+    if world.framework.offloading.only_layer_inputs:
         return min(kept, 2 * own_tokens(world, layout) * world.model.hidden_size)
     return kept
 

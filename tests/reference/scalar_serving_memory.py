@@ -262,7 +262,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
         usual = activations(world, c, max(profiled, c.concurrency / ranks))
         more = usable(world, c, on_device, reserved + usual)
         whole = room_of(more - on_device - reserved - usual, on_gpu)
-        if engine.memory.told_seqs or whole.holds(whole.sequence) >= c.concurrency:
+        if engine.memory.fixed_profiled_seqs or whole.holds(whole.sequence) >= c.concurrency:
             working, room, may_use = usual, whole, more
     host_room = room_of(of_host - held * c.weight_offload, on_host)
     parts = {

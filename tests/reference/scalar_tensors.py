@@ -43,7 +43,11 @@ def repeated_share(world: World, layout: Layout, group: LayerGroup, name: str) -
         first, last = (matrices - 1) * ("mlpwi" not in tensors), "mlpwo" not in tensors
         return (first + last) / matrices
     followed = group.norms_per_layer > 2  # by a norm, which reads it
-    if name in MADE_BY["mlpwo"] and world.framework.execution.repeats_read_alone and not followed:
+    if (
+        name in MADE_BY["mlpwo"]
+        and world.framework.execution.full_recompute_skips_last_product
+        and not followed
+    ):
         return 0.0
     return float(not any(name in MADE_BY[tensor] for tensor in tensors & set(MADE_BY)))
 

@@ -141,8 +141,8 @@ def test_a_profile_says_how_sure_it_is(found: Fit, tmp_path: Path) -> None:
     file.write_text(profile_text(shipped, found, "fitted", ["h100-sxm-80gb"]))
     rollouts = Catalogue().load_framework(str(file)).spec.rollouts
     assert rollouts is not None
-    assert (rollouts.own_runs, rollouts.own_gpus) == (3, ("h100-sxm-80gb",))
-    assert rollouts.own_error == pytest.approx(found.spread, rel=0.01)
+    assert (rollouts.calibration_runs, rollouts.calibration_gpus) == (3, ("h100-sxm-80gb",))
+    assert rollouts.calibration_error == pytest.approx(found.spread, rel=0.01)
     assert rollouts.decode_factor == pytest.approx(_values(found)["decode_factor"], rel=1e-3)
     asked = {
         "workload": "rl", "model": "qwen2.5-1.5b", "num_gpus": 8, "prompts_per_step": 64,
@@ -177,7 +177,7 @@ def test_the_command_fits_a_table(
     out = capsys.readouterr().out
     assert "--framework" in out
     assert "rollouts.decode_factor" in out
-    assert "own_runs = 2" in profile.read_text()
+    assert "calibration_runs = 2" in profile.read_text()
 
 
 def test_a_framework_that_generates_nothing_has_no_such_numbers() -> None:

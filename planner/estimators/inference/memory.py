@@ -244,7 +244,7 @@ def _kept(
         seqs = np.where(c.concurrency == setting.told_at, seqs, sampled)
     usual = _activation_bytes(setting, c, seqs, tokens)
     usual_usable, usual_room = beside(usual)
-    if memory.told_seqs:
+    if memory.fixed_profiled_seqs:
         return usual, usual_usable, usual_room
     enough = usual_room.holds(usual_room.sequence) >= c.concurrency
     size = np.where(enough, usual_room.size, room.size)

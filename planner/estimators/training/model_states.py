@@ -286,7 +286,7 @@ def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
     kept = layer_bytes(share, group)
-    if share.setting.framework.offloading.layer_inputs_alone:
+    if share.setting.framework.offloading.only_layer_inputs:
         kept = np.minimum(kept, layer_input_bytes(share))
     return np.where(moves, kept, offloaded_bytes(share, group))
 

@@ -43,7 +43,7 @@ class Setting:
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
         """What each configuration computes again."""
-        alone = self.framework.execution.repeats_read_alone
+        alone = self.framework.execution.full_recompute_skips_last_product
         outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(
             c, self.model.num_hidden_layers, reads_alone=alone, repeats_outputs=outputs
