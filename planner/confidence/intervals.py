@@ -142,9 +142,11 @@ def basis_of(
     calibrated, exact = calibrated_kinds(tables.calibrated), not rule.nearest
     if exact and (rule.profile, silicon, kind) in calibrated:
         return "measured"
-    if is_assumed and not any(row[1] == silicon for row in calibrated):
+    if is_assumed and not any(known == silicon for _, known, _ in calibrated):
         return "assumed"
-    near = any((exact and row[0] == rule.profile) or row[1] == silicon for row in calibrated)
+    near = any(
+        (exact and profile == rule.profile) or known == silicon for profile, known, _ in calibrated
+    )
     return "transferred" if near else "roofline"
 
 
@@ -231,7 +233,7 @@ def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> 
         return frozenset(row.keys[place] for row in known)
     calibrated = calibrated_kinds(tables.calibrated) if profile else ()
     own = {row.keys[place] for row in known if row.keys[_SOFTWARE] == software}
-    return frozenset(own - {""} | {row[1] for row in calibrated if row[0] == profile})
+    return frozenset(own - {""} | {silicon for name, silicon, _ in calibrated if name == profile})
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:

@@ -90,7 +90,7 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
     parameter = workload.precision
     mine = str(own.get(parameter, ""))
     if parameter in own and parameter not in request.settings:
-        for other in glossary()[parameter].common.split():
+        for other in glossary()[parameter].common_values.split():
             if other != mine:
                 yield "precision", mine, other, {"precision": other}
     software = workload.profile_kind
@@ -123,7 +123,9 @@ def _caches(plan: Plan, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, 
 
 def _found(row: Row) -> str:
     """What a plan finds of its prompts, all its caches together."""
-    shares = [number(row.get(name)) for name in columns_about("reuse") if name.endswith("rate")]
+    shares = [
+        number(row.get(name)) for name in columns_about("prefix_cache") if name.endswith("rate")
+    ]
     return f" finds {text.percent(sum(shares))}" if row else ""
 
 

@@ -266,7 +266,7 @@ class Site:
     @property
     def grounds(self) -> Mapping[str, Value]:
         """Result columns that say what the price rests on."""
-        names = columns_about("grounds")
+        names = columns_about("price_evidence")
         found: dict[str, Value] = dict.fromkeys(names)
         if (offer := self.offer) is not None:
             rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand

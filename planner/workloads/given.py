@@ -27,6 +27,7 @@ from planner.question.inputs import (
     suggestion,
     whole,
 )
+from planner.question.names import BUDGET, MODEL, SPACE
 from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
@@ -198,7 +199,7 @@ def question_of(base: Request) -> Request:
         for name, value in base.settings.items()
         if name in known and known[name].is_format
     }
-    held = terms_about("held", base.workload)
+    held = terms_about("learning_setting", base.workload)
     kept |= {name: base.settings.get(name, known[name].plain) for name in held}
     return replace(base, settings=kept)
 
@@ -328,7 +329,7 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
             bounds[name] = float(read(known[name], value, said(name)))
         elif name in others:
             error = _of_others(said(name), others[name].of, said)
-            if name == "cost" and workload in glossary()["budget"].of:
+            if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} What a service may cost is {said('budget')} of a size, by the time: "
                     "50kUSD/month, 100USD/h."
@@ -354,12 +355,12 @@ def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
 
 def _words(given: object, said: str) -> Answer | tuple[Answer, ...]:
     """A word or several that are read once the workload says of what they are."""
-    words = [read(glossary()["model"], word, said) for word in several(given, said)]
+    words = [read(glossary()[MODEL], word, said) for word in several(given, said)]
     return words[0] if len(words) == 1 else tuple(words)
 
 
 def _path(given: object, said: str) -> str:
-    return str(read(glossary()["space"], given, said))
+    return str(read(glossary()[SPACE], given, said))
 
 
 _PARTS: Mapping[str, Callable[[str, object, Said], object]] = {

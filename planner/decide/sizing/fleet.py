@@ -47,10 +47,12 @@ SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 COSTS = "cost_usd", "cost_per_hour_usd"
 """Columns of what a fleet costs: of a run, of an hour of a service."""
 # Experts are on the GPUs that the other degrees make.
-_OF_REPLICAS = [name for name in terms_about("degree", "serve") if name != "expert_parallel"]
+_OF_REPLICAS = [
+    name for name in terms_about("parallel_degree", "serve") if name != "expert_parallel"
+]
 
 # What a plan is made for; prices, networks and software are told by fleet.
-_OF_WORK = terms_about("work")
+_OF_WORK = terms_about("plan_purpose")
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 SIMPLEST, MOST = "simplest", "most"
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import prod
 
 from planner.errors import SpecError
-from planner.launch.imported import SPLITS
+from planner.launch.imported import MODEL_SPLITS
 from planner.launch.option_table import is_document
 from planner.launch.target import Target, gathered
 from planner.launch.targets.trained import put_objective, require_ranks
@@ -43,7 +43,7 @@ _EIGHT_BITS = ("weight_only_int8", "wint8")
 _PREFIX_TOKENS, _RANK, _BATCH = 128, 8, 8
 _NAMED = ("pretrain", "dpo", "kto", "rm", "reward", "grpo", "ppo")
 _LENGTHS = ("max_seq_length", "max_length", "max_seq_len")
-_DEGREES = (*SPLITS[:3], "expert_parallel")
+_DEGREES = (*MODEL_SPLITS, "expert_parallel")
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -157,7 +157,7 @@ def _batch(reading: Reading, found: Gathered) -> None:
     gpus = gpus_of(reading.found.world)
     shards = number(reading, "sharding_parallel_degree", "sharding_parallel_size")
     if gpus is None and shards not in (None, 1):
-        gpus = prod(values[name] for name in SPLITS[:3]) * (shards or 1)
+        gpus = prod(values[name] for name in MODEL_SPLITS) * (shards or 1)
         found.assume("num_gpus", gpus, "its degrees fill them with one copy")
     if gpus is None:
         found.ask("num_gpus")
