@@ -28,6 +28,7 @@ from planner.confidence.rl import RL_TABLES
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
+from planner.question.names import FRAMEWORK
 from planner.question.terms import terms_about
 from planner.specs.cache import steady
 from planner.specs.model import ModelSpec
@@ -116,7 +117,7 @@ TRAINING_MEMORY = Compared(
     title="Peak memory",
     names=(MEMORY,),
     interval="peak_memory",
-    groups=_BY_FRAMEWORK[:2],
+    groups=("source", FRAMEWORK),
     calibration="memory_calibration",
 )
 TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
