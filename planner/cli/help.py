@@ -27,7 +27,7 @@ from planner.launch import WRAPPERS
 from planner.question.names import GPU, MODEL, NUM_GPUS
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.page import PICTURES, USUAL_WIDTH
-from planner.workloads.given import DRIVERS, SAMPLERS, TRIALS
+from planner.workloads.given import DRIVERS, EXHAUSTIVE, NSGA2, SAMPLERS, TRIALS
 from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ _KINDS: Mapping[str, Any] = {
 _WORDS = {
     "workloads": "|".join(workload_names()),
     "drivers": "|".join(DRIVERS),
-    "driver": DRIVERS[0],
+    "driver": EXHAUSTIVE,
     "samplers": "|".join(SAMPLERS),
-    "sampler": SAMPLERS[0],
+    "sampler": NSGA2,
     "trials": TRIALS,
     "wrappers": "|".join(WRAPPERS),
     "pictures": ", ".join(dict.fromkeys(name for names in PICTURES.values() for name in names)),

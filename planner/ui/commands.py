@@ -28,7 +28,7 @@ from planner.decide.sizing.size import (
     without_contract,
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
-from planner.launch import TARGETS, WRAPPERS
+from planner.launch import SCRIPT, TARGETS
 from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
@@ -609,7 +609,7 @@ def _launch(asked: Asked) -> Found:
         request, _ = as_started(request)
     elif not question.settings and not question.files:
         request = recommended_of(for_target(request, target)).request()
-    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
+    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, SCRIPT))
     folder = Path("plan")
     blocks = [
         launch_block

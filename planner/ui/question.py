@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode
 
+from planner.base.enums import Contract
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
@@ -317,7 +318,7 @@ def prices_csv(text: str) -> str:
                 f"{PRICES} {shown(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
                 "h100 reserved-1y=1.9, several with commas."
             )
-        contract = match[2] or CONTRACTS[0]
+        contract = match[2] or str(Contract.ON_DEMAND)
         if contract not in CONTRACTS:
             raise SpecError(f"Unknown contract {contract!r}.{did_you_mean(contract, CONTRACTS)}")
         rows.append(f"{match[1]},{contract},{match[3]}")

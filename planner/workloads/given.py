@@ -35,8 +35,10 @@ from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
 
-DRIVERS = ("exhaustive", "optuna")
-SAMPLERS = ("nsga2", "tpe")
+EXHAUSTIVE = "exhaustive"
+DRIVERS = (EXHAUSTIVE, "optuna")
+NSGA2 = "nsga2"
+SAMPLERS = (NSGA2, "tpe")
 TRIALS = 2000
 """Configurations that Optuna tries where nobody says how many."""
 
@@ -213,8 +215,8 @@ def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Valu
         One of them is impossible, or of another driver.
     """
     asked = {name: value for name, value in given.items() if value is not None}
-    driver = chosen(asked.get("driver", DRIVERS[0]), said("driver"), DRIVERS)
-    if driver == DRIVERS[0]:
+    driver = chosen(asked.get("driver", EXHAUSTIVE), said("driver"), DRIVERS)
+    if driver == EXHAUSTIVE:
         for name in _OF_OPTUNA:
             if name in asked:
                 raise SearchSpaceError(f"{said(name)} needs {said('driver')} optuna.")
@@ -222,7 +224,7 @@ def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Valu
     storage = asked.get("storage")
     return {
         "driver": driver,
-        "sampler": chosen(asked.get("sampler", SAMPLERS[0]), said("sampler"), SAMPLERS),
+        "sampler": chosen(asked.get("sampler", NSGA2), said("sampler"), SAMPLERS),
         "storage": None if storage is None else _path(storage, said("storage")),
         "trials": whole(asked.get("trials", TRIALS), said("trials"), 1),
         "seed": whole(asked.get("seed", 0), said("seed")),
