@@ -8,11 +8,11 @@ from it. Its columns:
 ``of``
     the workloads that have it; empty for all
 ``kind``
-    ``parameter`` of a configuration; ``derived`` from parameters; ``question``: an option or field
-    of a request that is no parameter; ``sizing``: an option of ``planner size``; ``operator``: an
-    option of ``planner operators``; ``result``, ``limit``, ``objective``; ``pool``: a parameter of
-    disaggregated serving; ``answer``: a result of generated tokens, which embedding and scoring
-    do not have
+    ``parameter`` of a configuration; ``derived`` from parameters; ``question``: a field of a
+    request; ``sizing``: an option of ``planner size``; ``operator``: an option of
+    ``planner operators``; ``pool``: a parameter of disaggregated serving; ``result``, ``limit``,
+    ``objective``; ``answer``: a result of generated tokens, which embedding and scoring do not
+    have
 ``type``
     of a parameter: ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
     shown as its number). Questions also have ``text``, ``names`` (one or several), ``number``,
