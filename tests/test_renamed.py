@@ -22,7 +22,7 @@ from planner.question.inputs import full_name
 from planner.question.terms import terms_of
 from planner.specs.catalogue import load_framework
 from planner.specs.load import Column, read_toml, records
-from planner.sweeps.columns import find_column
+from planner.sweeps.columns import check_column
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.store import Sweep
@@ -119,7 +119,7 @@ def runs(folder: Path) -> object:
         (begun_sweep, (4096,), ["old_length"]),
         (prices, ["h100"], ["old_gpu"]),
         (runs, 1, ["old_gpu"]),
-        (lambda _: find_column("old-gpu", ["gpu"]), "gpu", ["old_gpu"]),
+        (lambda _: check_column("old_gpu", ["gpu"], "--columns"), "gpu", ["old_gpu"]),
         (
             lambda _: full_name("old-batch", terms_of("train", "parameter")),
             "micro_batch_size",
@@ -220,7 +220,7 @@ def test_other_names_stay(kind: renamed.Kind, name: str) -> None:
 def test_a_name_whose_new_name_is_not_valid_stays_unknown() -> None:
     assert renamed.current_name("option", "--old-gpus", {"--model"}) == "--old-gpus"
     with pytest.raises(SearchSpaceError, match="old_gpu"):
-        find_column("old_gpu", ["model"])
+        check_column("old_gpu", ["model"], "--columns")
 
 
 def test_a_key_with_both_names_is_refused(tmp_path: Path) -> None:

@@ -17,10 +17,13 @@ from planner.configurations.table import (
     ServingConfigurations,
     TrainingConfigurations,
 )
-from planner.question import inputs, terms
+from planner.question import inputs
 from planner.question.request import Request
 from planner.question.terms import (
+    _rows,
+    error_columns,
     glossary,
+    groups,
     plain_values,
     remedies_of,
     terms_about,
@@ -174,19 +177,37 @@ MOST_LITERALS = 10
 """They become fewer: a group or a column of the table of terms takes the place of one."""
 
 
-def test_groups_are_of_a_workload_and_in_the_order_of_the_table():
+def test_groups_are_of_a_workload_and_in_their_own_order():
     assert terms_about("collective") == ("tensor_parallel", "context_parallel", "expert_parallel")
     assert terms_about("collective", "serve") == ("tensor_parallel", "expert_parallel")
-    assert terms_about("model_parallel", "serve") == (
-        "tensor_parallel", "pipeline_parallel", "attention_data_parallel",
-    )  # fmt: skip
+    assert terms_about("purchase") == ("gpu", "contract", "num_gpus")
     with pytest.raises(KeyError, match="colective"):
         terms_about("colective")
 
 
-def test_every_group_of_terms_is_described():
-    groups = {group for term in glossary().values() for group in term.about}
-    assert {group for group in groups if f"``{group}``" not in terms.__doc__} == set()
+def test_every_group_is_described_and_has_terms_once_each():
+    assert groups().keys() == {row["group"] for row in _rows("groups.csv") if row["description"]}
+    for group, names in groups().items():
+        assert names, group
+        assert set(names) <= glossary().keys(), group
+        assert len(set(names)) == len(names), group
+
+
+def test_every_group_is_used():
+    used = {
+        node.args[0].value
+        for of_module in nodes().values()
+        for node in of_module
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
+        if getattr(node.func, "id", "") in ("terms_about", "columns_about")
+    }
+    assert groups().keys() == used
+
+
+def test_a_result_follows_a_quantity_in_one_way():
+    for quantity, (proportional, inverse) in error_columns().items():
+        assert quantity in glossary()
+        assert not {*proportional} & {*inverse}
 
 
 def test_what_a_question_needs_is_a_question_too():

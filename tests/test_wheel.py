@@ -36,7 +36,8 @@ def test_spec_files_are_inside(wheel_names: set[str], folder: str, inside: str) 
 
 
 def test_glossary_types_and_licence_are_inside(wheel_names: set[str]) -> None:
-    assert {"planner/question/terms.csv", "planner/py.typed"} <= wheel_names
+    tables = {f"planner/question/{name}.csv" for name in ("terms", "groups", "errors")}
+    assert {*tables, "planner/py.typed"} <= wheel_names
     assert any(name.endswith("licenses/LICENSE") for name in wheel_names)
 
 

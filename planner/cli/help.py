@@ -24,9 +24,10 @@ from planner.cli.app import HELP, PlainCommand
 from planner.confidence.software import read_table
 from planner.errors import did_you_mean
 from planner.launch import WRAPPERS
+from planner.question.names import GPU, MODEL, NUM_GPUS
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.show.page import PICTURES, USUAL_WIDTH
-from planner.workloads.given import DRIVERS, SAMPLERS, TRIALS
+from planner.workloads.given import DRIVERS, EXHAUSTIVE, NSGA2, SAMPLERS, TRIALS
 from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ _KINDS: Mapping[str, Any] = {
 _WORDS = {
     "workloads": "|".join(workload_names()),
     "drivers": "|".join(DRIVERS),
-    "driver": DRIVERS[0],
+    "driver": EXHAUSTIVE,
     "samplers": "|".join(SAMPLERS),
-    "sampler": SAMPLERS[0],
+    "sampler": NSGA2,
     "trials": TRIALS,
     "wrappers": "|".join(WRAPPERS),
     "pictures": ", ".join(dict.fromkeys(name for names in PICTURES.values() for name in names)),
@@ -129,13 +130,12 @@ TOPICS = {
 """What may stand behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
 _USUAL = frozenset(
-    (*terms_about("usual"), "workload", "from_file", "settings", "csv", "full", "help")
+    (*terms_about("common_options"), "workload", "from_file", "settings", "csv", "full", "help")
 )
 _BRIEF_EXAMPLES = 2
 _MANY = 30
 _TIE = "\0"
-_MODEL, *_GPUS = terms_about("first")
-_FIRST = ("target", "operators", _MODEL, "workload", *_GPUS)
+_FIRST = ("target", "operators", MODEL, "workload", NUM_GPUS, GPU)
 
 
 class PlanningCommand(PlainCommand):

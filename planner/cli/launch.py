@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from planner.base.cells import Row
 from planner.cli import options
 from planner.cli.options import draw_plan, make_request, picture_of
-from planner.launch import WRAPPERS
+from planner.launch import SCRIPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ def checked_launch(given: options.Given, target: str) -> str:
     from planner.launch.wrappers import wrapper_of
 
     target_of(target)
-    wrapper: str = given["wrapper"] or WRAPPERS[0]
+    wrapper: str = given["wrapper"] or SCRIPT
     wrapper_of(wrapper)
     if given["launch_output"] is None:
         raise LaunchError("Give a directory for the files with --output.")

@@ -17,7 +17,13 @@ from planner.question.inputs import read, whole
 from planner.question.request import Request
 from planner.question.terms import Term, glossary
 from planner.specs.cache import steady
-from planner.workloads.given import DRIVERS, parse_settings, question_of, read_burst, read_driver
+from planner.workloads.given import (
+    EXHAUSTIVE,
+    parse_settings,
+    question_of,
+    read_burst,
+    read_driver,
+)
 from planner.workloads.given import make_request as _make_request
 
 if TYPE_CHECKING:
@@ -162,7 +168,9 @@ def how(given: Given) -> dict[str, Value]:
     chosen = read_driver(
         {name: given[name] for name in names if is_given(given, name)}, option_name
     )
-    if chosen["driver"] != DRIVERS[0] and given["all_rows"]:
+    if chosen["driver"] == EXHAUSTIVE:
+        return chosen
+    if given["all_rows"]:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     return chosen
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from planner.base.cells import Value, number
 from planner.cli import options
 from planner.cli.options import make_request, picture_of
-from planner.workloads.given import DRIVERS
+from planner.workloads.given import EXHAUSTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -153,7 +153,7 @@ def _drive(
 ) -> SearchResult:
     from planner.show.terminal import stoppable_bar
 
-    if how["driver"] == DRIVERS[0]:
+    if how["driver"] == EXHAUSTIVE:
         from planner.optimize.exhaustive import exhaustive_search
 
         with stoppable_bar(problem.num_rows, "configurations", quiet=quiet) as progress:
@@ -174,7 +174,7 @@ def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
 def _levers(plan: Plan, result: SearchResult, given: options.Given) -> list[Lever]:
     """What would change the answer, for reports: each is a search of its own."""
     is_read = given["json"] is not None or (given["full"] and not given["quiet"])
-    if result.interrupted or not is_read or options.how(given)["driver"] != DRIVERS[0]:
+    if result.interrupted or not is_read or options.how(given)["driver"] != EXHAUSTIVE:
         return []
     from planner.decide.levers import levers
 

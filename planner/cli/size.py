@@ -10,6 +10,7 @@ from planner.cli import options
 from planner.cli.options import given_answers, make_request, picture_of
 from planner.errors import SearchSpaceError
 from planner.question.inputs import whole
+from planner.question.names import BUDGET, SERVICES
 from planner.question.request import Request
 from planner.workloads.given import parse_settings
 
@@ -180,11 +181,10 @@ def _pools(given: options.Given, contracts: Sequence[str | None]) -> None:
     from planner.base.files import check_outputs
     from planner.base.processes import num_cores
     from planner.decide.sizing.by_length import cuts_of, num_parts, pools_by_length, read_pools
-    from planner.decide.sizing.envelope import BUDGET
     from planner.decide.sizing.load import read_load
     from planner.decide.sizing.scaling import read_startup
     from planner.decide.sizing.services import Service, read_stock
-    from planner.decide.sizing.size import SERVICES, without_contract
+    from planner.decide.sizing.size import without_contract
     from planner.show.terminal import make_console, progress_bar, write
     from planner.show.views.rows import row_files
     from planner.show.views.services import add_length_pools, length_pools_blocks

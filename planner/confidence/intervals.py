@@ -19,9 +19,8 @@ from planner.formulas.power import range_of_product
 LEVEL = 0.9
 FEWEST_ROWS = 5
 _SOFTWARE, _GPU_CLASS = 0, "gpu_class"
-BASES = "measured", "transferred", "roofline", "assumed"
-TRANSFERRED = BASES[1]
-_FARTHER = BASES[1:]
+MEASURED, TRANSFERRED, ROOFLINE, ASSUMED = "measured", "transferred", "roofline", "assumed"
+BASES = MEASURED, TRANSFERRED, ROOFLINE, ASSUMED
 PLACE = "place"
 """Lacking are runs of a software on a GPU."""
 WORK = "task", "mode"
@@ -141,11 +140,13 @@ def basis_of(
     """
     calibrated, exact = calibrated_kinds(tables.calibrated), not rule.nearest
     if exact and (rule.profile, silicon, kind) in calibrated:
-        return "measured"
-    if is_assumed and not any(row[1] == silicon for row in calibrated):
-        return "assumed"
-    near = any((exact and row[0] == rule.profile) or row[1] == silicon for row in calibrated)
-    return "transferred" if near else "roofline"
+        return MEASURED
+    if is_assumed and not any(known == silicon for _, known, _ in calibrated):
+        return ASSUMED
+    near = any(
+        (exact and profile == rule.profile) or known == silicon for profile, known, _ in calibrated
+    )
+    return TRANSFERRED if near else ROOFLINE
 
 
 def runs_at(rule: Rule, gpu: str, tables: Tables, work: str) -> int:
@@ -198,7 +199,7 @@ def interval_of(
         for silicon in classes
         if (interval := _most_specific(of_quantity, (*keys[:place], silicon, *keys[place + 1 :])))
     ]
-    if basis == BASES[-1]:
+    if basis == ASSUMED:
         # Those of the same task or mode, whatever the software, the GPU and the scale.
         of_work = [(place, keys[place]) for place, key in enumerate(tables.keys) if key in WORK]
         best += [row for row in of_quantity if all(row.keys[at] == key for at, key in of_work)]
@@ -223,15 +224,15 @@ def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> 
     ``transferred``: those that this software has runs on, or its profile was calibrated on;
     ``roofline``, ``assumed``: all.
     """
-    if basis not in _FARTHER:
+    if basis not in (TRANSFERRED, ROOFLINE, ASSUMED):
         return frozenset()
     place = tables.keys.index(_GPU_CLASS)
     known = _intervals(tables)
-    if basis in _FARTHER[1:]:
+    if basis in (ROOFLINE, ASSUMED):
         return frozenset(row.keys[place] for row in known)
     calibrated = calibrated_kinds(tables.calibrated) if profile else ()
     own = {row.keys[place] for row in known if row.keys[_SOFTWARE] == software}
-    return frozenset(own - {""} | {row[1] for row in calibrated if row[0] == profile})
+    return frozenset(own - {""} | {silicon for name, silicon, _ in calibrated if name == profile})
 
 
 def _most_specific(rows: Sequence[Interval], keys: tuple[str, ...]) -> Interval | None:

@@ -7,8 +7,8 @@ from statistics import NormalDist
 
 from planner.base.records import record
 from planner.confidence.intervals import (
-    BASES,
     LEVEL,
+    MEASURED,
     Confidence,
     Tables,
     basis_of,
@@ -82,5 +82,5 @@ def rl_confidence(
     runs = runs_at(rule, gpu, RL_TABLES, _WORK)
     if own is not None:
         ends, runs = own.narrowed(ends), runs + own.runs
-        basis = f"{BASES[0]}, {own.runs} of them your own"
+        basis = f"{MEASURED}, {own.runs} of them your own"
     return Confidence(factors={"step_time": ends}, layout=_LAYOUT, basis=basis, runs=runs)

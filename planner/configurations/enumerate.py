@@ -256,7 +256,7 @@ class AsGiven:
         """
         if self.data_parallel:
             n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-            found = n / (degrees[0] * degrees[1] * degrees[2])
+            found = n / math.prod(degrees)
             if not np.any(np.isin(found, self.data_parallel)):
                 made = f"num_gpus {_all(values, 'num_gpus')} / {_product(values, _DEGREES)}"
                 raise _Disagree("data_parallel", self.data_parallel, made, found)
@@ -325,7 +325,7 @@ def _single(settings: Mapping[str, object], name: str, plain: int | None) -> flo
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
     """Numbers of copies that the GPUs make, whole ones."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-    found = distinct(n / (degrees[0] * degrees[1] * degrees[2]))
+    found = distinct(n / math.prod(degrees))
     whole = found[found == np.floor(found)]
     return [float(one) for one in (whole if len(whole) else found)]
 

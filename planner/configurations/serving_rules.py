@@ -131,7 +131,7 @@ def _offload(c: ServingConfigurations, context: ServingContext) -> BoolArray:
 
 def _engine(c: ServingConfigurations, context: ServingContext) -> BoolArray:
     violated = np.zeros((), dtype=np.bool_)
-    for name in terms_about("degree", "serve"):
+    for name in terms_about("parallel_degree", "serve"):
         if not getattr(context.engine, name):
             violated = violated | (getattr(c, name) > 1)
     for name in context.engine.undivided:

@@ -359,7 +359,7 @@ DEGREES = tuple(
 SAID_TWICE = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 """Values that other parameters say too, by parameter."""
 
-TOLD = columns_about("trained")
+TOLD = columns_about("training_summary")
 
 
 def brief(row: Mapping[str, object]) -> str:

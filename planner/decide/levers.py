@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from planner.optimize.result import SearchResult
 
 # Costs, of which a plan has one at least; by the load where there is one.
-_COSTS = "cost_usd", "cost_per_hour_usd", "cost_per_million_tokens_usd"
+_RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
+_TOKEN_COST = "cost_per_million_tokens_usd"
+_COSTS = _RUN_COST, _HOURLY_COST, _TOKEN_COST
 _HALVES = 0.5, 2.0
 _KEEP = "router", "host cache"
 _SURE = 0.9
@@ -71,7 +73,8 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
         return []
     own = full_row(result.recommended, plan.problem.sources)
     # The cost that levers are told by; the time where no price is known.
-    order = _COSTS if plan.request.request_rate is not None else (_COSTS[0], _COSTS[2], _COSTS[1])
+    is_rated = plan.request.request_rate is not None
+    order = _COSTS if is_rated else (_RUN_COST, _TOKEN_COST, _HOURLY_COST)
     known = (name for name in order if math.isfinite(number(own.get(name))))
     column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
     tried = [*contract_levers(plan, own, column)]
@@ -90,7 +93,7 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
     parameter = workload.precision
     mine = str(own.get(parameter, ""))
     if parameter in own and parameter not in request.settings:
-        for other in glossary()[parameter].common.split():
+        for other in glossary()[parameter].common_values.split():
             if other != mine:
                 yield "precision", mine, other, {"precision": other}
     software = workload.profile_kind
@@ -123,7 +126,9 @@ def _caches(plan: Plan, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, 
 
 def _found(row: Row) -> str:
     """What a plan finds of its prompts, all its caches together."""
-    shares = [number(row.get(name)) for name in columns_about("reuse") if name.endswith("rate")]
+    shares = [
+        number(row.get(name)) for name in columns_about("prefix_cache") if name.endswith("rate")
+    ]
     return f" finds {text.percent(sum(shares))}" if row else ""
 
 

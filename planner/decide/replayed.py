@@ -15,6 +15,7 @@ from planner.estimators.inference.replay import PrefixCache, Requests, StepCosts
 from planner.estimators.inference.serving import new_tokens, request_overhead
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.source import Candidates, at_load
+from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.workloads.measured_arrivals import replica_of
@@ -106,8 +107,12 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
             step_tokens=int(first(c.replica_step_tokens)),
             cache=caches[-1] if blocks else None,
         )
-        each = (one.first + outside, one.per_token[~np.isnan(one.per_token)], one.latency + outside)
-        for name, values in zip(LATENCIES, each, strict=True):
+        latencies = {
+            TIME_TO_FIRST_TOKEN: one.first + outside,
+            TIME_PER_OUTPUT_TOKEN: one.per_token[~np.isnan(one.per_token)],
+            REQUEST_LATENCY: one.latency + outside,
+        }
+        for name, values in latencies.items():
             seen[name].append(values)
     return Replayed(
         requests=trace.times.size,

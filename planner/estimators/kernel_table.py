@@ -34,6 +34,7 @@ from planner.formulas.roofline import (
     trilinear,
     with_more_traffic,
 )
+from planner.question.names import COLUMNS, DEPTH, ROWS
 from planner.specs.gpu import AttentionEfficiency, GpuSpec
 from planner.specs.hardware import GemmTable
 
@@ -212,7 +213,8 @@ class KernelTable:
         time = self._of_sizes((m, n, k), e, flops, moved, output_bytes, loads)
         if self.ledger is not None:
             in_table = self.gemm_table is not None and bool(e["tabulated"].any())
-            done = Done(2.0 * m * n * k, moved + output_bytes * m * n, flops, (m, n, k))
+            sizes = {ROWS: m, COLUMNS: n, DEPTH: k}
+            done = Done(2.0 * m * n * k, moved + output_bytes * m * n, flops, sizes)
             self._record("table" if in_table else "product", e, time, done, loads)
         return time
 

@@ -25,7 +25,6 @@ from planner.formulas.attention import (
     selective_scan_flops,
 )
 from planner.layers.operators import Scan
-from planner.question.terms import terms_about
 from planner.specs.gpu import (
     AttentionKernelEfficiency,
     Efficiency,
@@ -156,13 +155,13 @@ def scan_work(
 class Done:
     """What a kernel did: the ``flops`` that it needs and those ``paid`` for, and ``moved`` bytes.
 
-    ``sizes`` are rows, columns and depth of a product.
+    ``sizes`` are those of a matrix product, by term.
     """
 
     flops: Numeric
     moved: Numeric
     paid: Numeric
-    sizes: tuple[Numeric, ...] = ()
+    sizes: Mapping[str, Numeric] = field(default_factory=dict)
 
 
 def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Done) -> Work:
@@ -172,14 +171,13 @@ def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Don
     """
     compute = done.paid / (e["peak"] * e["compute_fraction"])
     memory = done.moved / (gpu.memory_bandwidth * e["bandwidth_fraction"])
-    sizes = dict(zip(terms_about("product"), done.sizes, strict=False))
     return Work(
         formula=formula,
         time=time,
         at_peak=np.maximum(done.flops / e["peak"], done.moved / gpu.memory_bandwidth),
         terms={COMPUTE: compute, MEMORY: memory, LAUNCH: e["latency"]},
         figures={
-            **sizes,
+            **done.sizes,
             "flops": done.flops,
             "paid_flops": done.paid,
             "num_bytes": done.moved,

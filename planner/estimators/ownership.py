@@ -13,6 +13,7 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.formulas.money import charged_seconds, gpu_seconds, owned_price, signed_seconds
 from planner.formulas.power import range_of_product
+from planner.question.names import PURCHASE_PRICE
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import UNDATED
@@ -94,7 +95,7 @@ def used_figures(
     found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
     price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
     unused = {name for name in PRICES if name != price}
-    unused |= {"card_share_of_server"} if price == PRICES[0] else set()
+    unused |= {"card_share_of_server"} if price == PURCHASE_PRICE else set()
     unused |= {"power_over_tdp"} if power in found else {power}
     needed = [name for name in (*DIMENSIONS, PUE) if name not in unused]
     has_power = power in found or gpu.thermal_design_power is not None

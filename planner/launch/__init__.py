@@ -38,6 +38,7 @@ READ_ALONE = (
 )
 """Programs whose files of training are read, and not written."""
 
-WRAPPERS = ("script", "slurm", "kubernetes", "kserve")
+SCRIPT = "script"
+WRAPPERS = (SCRIPT, "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"
 """What planner wrote into a directory, with digests."""

@@ -14,13 +14,14 @@ from pathlib import Path
 from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
-from planner.launch.imported import SPLITS, Imported, count_in
+from planner.launch.imported import MODEL_SPLITS, SPLITS, Imported, count_in
 from planner.launch.launchers.world import gpus_named
 from planner.launch.read import PROSE, read_launch
 from planner.launch.shape import model_named, model_within
 from planner.launch.understood import LENGTHS, REPLICAS, number_of
 from planner.optimize.collector import full_rows
 from planner.question.inputs import read_all
+from planner.question.names import NUM_GPUS
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
 from planner.specs.cache import steady
@@ -345,7 +346,7 @@ class LaunchFile:
         given = self.asked.get("num_gpus")
         if given is None or given == ALL or isinstance(given, list | tuple):
             return None
-        counts = read_all(glossary()["num_gpus"], str(given), self.said("num_gpus"))
+        counts = read_all(glossary()[NUM_GPUS], str(given), self.said("num_gpus"))
         return str(counts[0]) if len(counts) == 1 else None
 
     def _gpus(self, found: Imported) -> Mapping[str, str]:
@@ -473,7 +474,7 @@ class LaunchFile:
         is_alone = is_alone or "--device_map" in found.found.options
         node = told or (1 if is_alone else default_cluster(gpu).gpus_per_node)
         known = {**found.values, **self.asked}
-        sizes = [count_in(known.get(split)) or 1 for split in SPLITS[:3]]
+        sizes = [count_in(known.get(split)) or 1 for split in MODEL_SPLITS]
         return lcm(node, prod(sizes))
 
 

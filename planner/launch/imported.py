@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from planner.launch.understood import (
 )
 from planner.launch.write import told_by_plan
 from planner.question.inputs import LARGEST, read, shown
+from planner.question.names import CONTEXT_PARALLEL, NUM_GPUS, TENSOR_PARALLEL
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
@@ -41,14 +43,16 @@ from planner.specs.quantization import CheckpointName, checkpoint_of, resembled
 from planner.workloads.given import Said, make_request
 from planner.workloads.registry import workload_of
 
-_NEEDED = terms_about("needed")
+_NEEDED = terms_about("required")
 _OF_GPUS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
 _TO_FILL_IN = re.compile(
     r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
 )
 """Words that stand for the user's own."""
-SPLITS = terms_about("degree", "train")
+SPLITS = terms_about("parallel_degree", "train")
+MODEL_SPLITS = terms_about("model_parallel", "train")
+"""Degrees that split one copy of the model."""
 _MOST_LIKELY = 3
 # What files of planner may leave to the user, or to the checkpoint.
 _OF_PLANS = ("model", *_OF_GPUS)
@@ -222,11 +226,12 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     do as if they were not there.
     """
     values = dict(of_file)
-    tp, cp, pp = (count_in(all_values.get(name, 1)) for name in SPLITS[:3])
+    sizes = {name: count_in(all_values.get(name, 1)) for name in MODEL_SPLITS}
     num_gpus = count_in(all_values.get("train_gpus") or all_values.get("num_gpus", 0))
-    if tp == 1 and "sequence_parallel" in values:
+    if sizes[TENSOR_PARALLEL] == 1 and "sequence_parallel" in values:
         values["sequence_parallel"] = False
-    if num_gpus and num_gpus == tp * pp and cp == 1 and "zero_stage" in values:
+    is_one_rank = num_gpus == prod(sizes.values()) and sizes[CONTEXT_PARALLEL] == 1
+    if num_gpus and is_one_rank and "zero_stage" in values:
         values["zero_stage"] = 0
     return values
 
@@ -522,7 +527,7 @@ def _count_of(value: object) -> int | None:
 def _whole(texts: tuple[str | None, ...]) -> int | None:
     (text, *_) = (*texts, None)
     try:
-        return int(str(read(glossary()["num_gpus"], text))) if text else None
+        return int(str(read(glossary()[NUM_GPUS], text))) if text else None
     except PlannerError:
         return None
 

@@ -463,7 +463,7 @@ class Target:
 
     def _refuse_other_layout(self, unexpressed: Sequence[Remark]) -> None:
         """Refuse a plan whose GPUs would be split in another way than it has them."""
-        names = {*terms_about("degree"), "virtual_pipeline", *_NOT_STARTED}
+        names = {*terms_about("parallel_degree"), "virtual_pipeline", *_NOT_STARTED}
         wrong = [
             str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
         ]

@@ -24,7 +24,7 @@ from planner.base.version import __version__
 from planner.configurations.table import TrainingConfigurations, word
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
-from planner.launch import MANIFEST, WRAPPERS
+from planner.launch import MANIFEST, SCRIPT
 from planner.launch.option_table import shipped_rows
 from planner.launch.target import Draft, File, Job, Process, Target, Variable
 from planner.launch.targets import target_of
@@ -39,7 +39,7 @@ from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
 # What may be said beside a target whose documents a cluster takes as they are.
-_AS_THEY_ARE = (WRAPPERS[0], "kubernetes")
+_AS_THEY_ARE = (SCRIPT, "kubernetes")
 
 
 @record(kw_only=True)
@@ -88,7 +88,7 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
                 f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
                 "out, or choose the target of the engine."
             )
-        wrapped = wrapper_of(WRAPPERS[0])
+        wrapped = wrapper_of(SCRIPT)
     plan = File(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
     files = (*wrapped(tool, job, draft), plan)
     return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)

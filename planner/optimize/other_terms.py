@@ -12,7 +12,7 @@ from planner.optimize.exhaustive import exhaustive_search, search_together
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates, Source
-from planner.question.terms import glossary
+from planner.question.terms import glossary, terms_about
 
 
 def searched(problems: Sequence[Problem]) -> list[SearchResult]:
@@ -36,7 +36,7 @@ def _terms(problem: Problem) -> Hashable:
     names = [goal.name for goal in problem.objectives]
     names += [limit.name for limit in problem.constraints]
     weighed = (glossary()[name] for name in names)
-    if any(term.type == "usd" or "electricity" in term.about for term in weighed):
+    if any(term.type == "usd" or term.term in terms_about("electricity") for term in weighed):
         return tuple(source.sites for source in problem.sources)
     return tuple(source.pace for source in problem.sources)
 

@@ -131,8 +131,8 @@ def _followed() -> Mapping[str, Sequence[tuple[str, bool]]]:
         term = term_of_column(column)
         found[term.term if term else column] = followed
     for name, term in glossary().items():
-        if term.tells:
-            told = dict.fromkeys((term.tells, term.tells.removeprefix("output_")))
+        if term.result:
+            told = dict.fromkeys((term.result, term.result.removeprefix("output_")))
             found[name] = [one for column in told for one in of_column.get(column, ())]
     # What a share of the requests does not exceed errs as the mean does.
     quantiles = ((name, percentile_of(name)) for name in glossary())

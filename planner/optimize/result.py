@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 COLUMN, BESIDE = "scaling_efficiency", "tokens_per_s_per_gpu"
-ALIKE = terms_about("alike")
+ALIKE = terms_about("scaling_key")
 """The axes that plans must have in common."""
 
 

@@ -13,18 +13,9 @@ from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import Standing, lack_of
 from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Candidates, Column, Columns, Source, first_row
-from planner.question.terms import ending_of, glossary, terms_about
+from planner.question.terms import ending_of, error_columns, glossary, terms_about
 
-
-def _erring(how: str) -> tuple[str, ...]:
-    """The columns in proportion to a quantity, or to ``1/`` its inverse."""
-    found = [term for term in glossary().values() if how in term.errs]
-    return tuple(term.column for term in sorted(found, key=lambda term: term.errs[how]))
-
-
-FOLLOWING: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    name: (_erring(name), _erring(f"1/{name}")) for name in terms_about("quantity")
-}
+FOLLOWING = error_columns()
 """By the quantity whose published errors they share: columns that are in proportion to it, and
 those that are in proportion to its inverse."""
 _CAPACITY = "capacity_requests_per_s"
@@ -32,11 +23,12 @@ _CAPACITIES = (_CAPACITY, f"{_CAPACITY}_per_gpu")
 _OF_RATES = {name for names in FOLLOWING["throughput"] for name in names} - {*_CAPACITIES}
 _END = "makespan_s"
 _UTILIZATION = "model_flops_utilization"
-_MONEY = {term.column for term in glossary().values() if term.type == "usd" and term.errs}
+_FOLLOWERS = {name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)}
+_MONEY = {term.column for term in glossary().values() if term.type == "usd"} & _FOLLOWERS
 _OF_STEPS = ("step_time", "calendar_time")
 RUNS, BASIS, TIE_FACTOR = "evidence_runs", "basis", "tie_factor"
 # What says whose errors a scenario shares.
-_KIN = terms_about("kin")
+_KIN = terms_about("error_key")
 _UNKNOWN = (np.nan, np.nan)
 
 

@@ -1,100 +1,66 @@
-"""The one table of terms: parameters, questions, results, limits and objectives.
+"""The table of terms: parameters, questions, results, limits and objectives.
 
-A row of ``terms.csv`` says everything about a name; configurations, spaces, options, columns and
-texts are made from it. Its columns:
+A row of ``terms.csv`` defines a name. Configurations, spaces, options, columns and texts are made
+from it. Its columns:
 
 ``term``, ``description``
     the name and what it means
 ``of``
-    the workloads that know it; empty for all
+    the workloads that have it; empty for all
 ``kind``
-    ``parameter`` of a configuration, what is ``derived`` from parameters, ``question`` (what a user
-    says beside them), ``sizing`` (what one says of GPUs to be sized), ``operator`` (what one asks
-    about a single operator), ``result``, ``limit``, ``objective``; ``answer``: a result that a
-    prompt which is only embedded or scored has none of
+    ``parameter`` of a configuration; ``derived`` from parameters; ``question``: a field of a
+    request; ``sizing``: an option of ``planner size``; ``operator``: an option of
+    ``planner operators``; ``pool``: a parameter of disaggregated serving; ``result``, ``limit``,
+    ``objective``; ``answer``: a result of generated tokens, which embedding and scoring do not
+    have
 ``type``
-    of a parameter ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
-    shown as its number); of a question also ``text``, ``names`` (one or several), ``number`` and
-    ``peak`` (a share of one, or a rate), ``price`` (of a GPU, or of several by name), ``file`` and
-    ``contract``; of a result its dimension, see `planner.base.units`
+    of a parameter: ``count``, ``share``, ``flag``, ``code:ENUM`` or ``level:ENUM`` (a code that is
+    shown as its number). Questions also have ``text``, ``names`` (one or several), ``number``,
+    ``peak`` (a share of one, or a rate), ``price`` (of one GPU, or of several by name), ``file``
+    and ``contract``. Results have a dimension, see `planner.base.units`
 ``unit``
-    the one it is shown in, 1 for plain numbers
+    the unit in which it is shown, 1 for plain numbers
 ``default``, ``least``
-    of a parameter or question: the value where nobody says one (empty where specs do), and the
-    smallest; of a limit in SI units: what is assumed where nobody limits a time
+    of a parameter or question: the value if the user gives none (empty if a spec decides), and the
+    smallest value. Of a limit: its default in SI units
 ``short``, ``header``, ``rank``
-    its abbreviation, the head of its column, and how late a narrow table leaves it out
+    its abbreviation, the header of its column, and the rank of that column: narrow tables omit
+    columns of a higher rank first
 ``axis``
-    of a parameter of training: its axis in the mesh of all configurations, and its place there
+    of a parameter of training: its axis in the mesh of all configurations, and its place on it
 ``widen``
-    the values that may help where nothing is feasible, after their place among such remedies
+    an ordinal and, after ``:``, values to suggest if no configuration is feasible; parameters with
+    a lower ordinal are suggested first
 ``option``, ``group``, ``better``
-    its option of the command line where that is not its name, and the part of the help that
-    shows it; of a limit or objective whether ``low`` or ``high`` is better
+    its command-line options if they differ from its name, and the section of the help that shows
+    them; of a limit or objective whether ``low`` or ``high`` is better
 ``form``, ``example``
-    of the page in a browser, where a row has them: the workloads or the command in whose form it
-    comes first, ``long`` with a line for itself; and what may stand there
-``about``
-    the groups that it belongs to, which `terms_about` lists in the order of the table, or of the
-    places that stand behind their names (``request:2``):
-
-    - ``place``: where a plan runs; ``spec``: names specs; ``software``: has a profile
-    - ``degree``: of parallelism; ``model_parallel``: of one copy of the model;
-      ``collective``: those that communicate within every layer; ``layout``: what one tunes of a run
-    - ``sharded``: degrees that a framework may have beside shards of weights alone
-    - ``latency`` of a request; ``rate``: tokens or requests per second; ``throughput``: objectives
-      that follow from it, as sure as it is; ``electricity``: what follows from the power drawn
-    - ``length`` of what is computed; ``run_length``: how long training lasts; ``image``: of inputs;
-      ``product``, ``attended``: sizes of a matrix product, of attention; ``format``: of numbers
-    - ``following``: parameters that others decide, so that a change of them alone is none
-    - ``measured``: whose errors published runs tell; ``trained``, ``served``: results that tell a
-      plan; ``pace``: those that say first how fast it is
-    - ``placed``: where trainer and engine run; ``step``: what a step generates; ``held``: what
-      decides what is learned, so that a search keeps that of a plan it begins with;
-      ``memory_phase``: memory of a phase of a step
-    - ``split``, ``choice``: sizes and choices of a run of training; ``problem``: what runs have in
-      common whose layouts are compared; ``kin``: what runs and scenarios are grouped by
-    - ``asked``, ``terms``: of a scenario what stands first, and where and on what terms it runs;
-      ``offer``: of a price; ``grounds``: what it rests on; ``first``: what the help tells first;
-      ``answered``: what a plan answers where nobody does
-    - ``quantity`` that published runs tell the errors of; ``sized``: what a run is sized by;
-      ``work``: what a plan is made for; ``alike``: what plans that scale have in common; ``hour``:
-      of a day
-    - ``computes``: by which kernels a part of a layer is computed
-    - ``dependent``: parameters that mean nothing without a value of another one
-    - ``tuning``: how one program computes, which another may have no word for
-    - ``kernel``, ``reached``: of one operator, what it is and what it reaches; ``measure``: of
-      scenarios; ``high``: results of which more is better
-    - ``source``: specs of a row; ``priced``: what is compared where prices are; ``logged``: of a
-      run of training whose log is read; ``rare``, ``rare_word``: what few runs tell
-    - ``run`` of training, ``promise``, ``output``, ``carried`` load and ``cache`` of what serves:
-      its results in the order of their columns; ``amount``, ``as_asked``: of the work of a run
-    - ``sized_by``: files and words that say what GPUs are sized for
-    - ``usual``: options that nine of ten questions need, which a help says first
-    - ``needed``: what every plan runs on, and a file may leave open
-    - ``samples`` that do not fill sequences; ``low_rank``, ``of_adapter``: of adapters;
-      ``variation`` of lengths; ``traffic``: what answers others of requests, ``habit`` of
-      users among it; ``loads``: what requests share; ``offloading`` of weights and cache;
-      ``message``: between GPUs
-    - ``session`` of requests whose contexts grow; ``reuse``: what is found of earlier prompts
+    of the page in a browser: the workloads or the command whose form shows it first (``long``: on
+    a line of its own), and an example of a value
 ``needs``
-    of a question, the one without which it does nothing, or several, ``|`` between them, of which
-    it needs one
-``tells``
-    of an objective or limit whose name is no column: the result that tells it
-``errs``
-    of a result the quantities with whose published errors it errs, ``1/`` where in proportion to
-    their inverse, with its place among them
-``words``, ``common``
-    of a question the enumeration whose words answer it; of a parameter the values that runs of
-    today have, where others are asked for by name
+    of a question: the questions without which it has no effect; ``|`` stands between several, of
+    which one is enough
+``result``
+    of an objective or limit that no column has the name of: the result that shows it
+``choice_enum``
+    of a question: the enumeration that its values are of
+``common_values``
+    of a parameter: values that many runs of today use, which suggestions try
+
+``groups.csv`` lists terms that belong together. A row has the name of the group, what its terms
+have in common, and the terms in the order in which they are shown. `terms_about` reads it. Code
+that needs a single term imports its constant from `planner.question.names`, so that the type
+checker finds a misspelt name.
+
+A row of ``errors.csv`` names a quantity whose error published runs show, the results that are
+proportional to it, and those that are inversely proportional.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -104,6 +70,7 @@ from planner.base import enums, software_enums, training_names
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
+from planner.question.names import GroupName
 
 Codes: TypeAlias = type[enums.Code]
 
@@ -149,12 +116,10 @@ class Term:
     description: str
     form: tuple[str, ...]
     example: str
-    about: dict[str, int]
     needs: str
-    tells: str
-    words: str
-    common: str
-    errs: dict[str, int]
+    result: str
+    choice_enum: str
+    common_values: str
 
     @property
     def sign(self) -> int:
@@ -171,9 +136,9 @@ class Term:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What the answer to a question is one of, where it is one of a few words."""
-        home = enums if hasattr(enums, self.words) else training_names
-        return tuple(map(str, getattr(home, self.words))) if self.words else ()
+        """The values that a question takes; empty if they are not of an enumeration."""
+        home = enums if hasattr(enums, self.choice_enum) else training_names
+        return tuple(map(str, getattr(home, self.choice_enum))) if self.choice_enum else ()
 
     @property
     def enumeration(self) -> Codes:
@@ -285,22 +250,26 @@ def percentile_of(name: str) -> tuple[str, float] | None:
     return (quantity, int(percent) / 100) if quantity and percent.isdecimal() else None
 
 
-def _placed(words: str) -> dict[str, int]:
-    found = (word.partition(":") for word in words.split("|")) if words else ()
-    return {word: int(place or 0) for word, _, place in found}
+def _rows(file: str) -> Iterator[dict[str, str]]:
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines(), restval="")
 
 
 @cache
 def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
-    text = (Path(__file__).parent / "terms.csv").read_text(encoding="utf-8")
-    found = {}
-    for row in csv.DictReader(text.splitlines(), restval=""):
+    terms = {}
+    for row in _rows("terms.csv"):
         of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
-        about, errs = (_placed(row.pop(name)) for name in ("about", "errs"))
         form = tuple(row.pop("form").split())
-        found[row["term"]] = Term(of=of, kind=kind, about=about, form=form, errs=errs, **row)
-    return found
+        terms[row["term"]] = Term(of=of, kind=kind, form=form, **row)
+    return terms
+
+
+@cache
+def groups() -> dict[str, tuple[str, ...]]:
+    """The terms of each group, in the order of ``groups.csv``."""
+    return {row["group"]: tuple(row["terms"].split()) for row in _rows("groups.csv")}
 
 
 def term_of_column(column: str) -> Term | None:
@@ -331,31 +300,42 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
 
 
 @cache
-def terms_about(group: str, workload: str = "") -> tuple[str, ...]:
-    """The names of a group of terms, of those that a workload knows where one is named, in order.
+def terms_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
+    """The terms of a group, in its order; with a ``workload`` only those that the workload has.
 
     Raises
     ------
     KeyError
-        The table has no such group.
+        ``groups.csv`` has no such group.
 
-    >>> terms_about("degree", "serve")[:2]
-    ('tensor_parallel', 'pipeline_parallel')
+    >>> terms_about("rate")
+    ('tokens_per_s', 'tokens_per_s_per_gpu', 'requests_per_s', 'output_tokens_per_s')
     """
-    found = [term for term in glossary().values() if group in term.about]
-    if not found:
-        raise KeyError(group)
-    found.sort(key=lambda term: term.about[group])
-    return tuple(term.term for term in found if not (workload and term.of) or workload in term.of)
+    terms, names = glossary(), groups()[group]
+    return tuple(n for n in names if not (workload and terms[n].of) or workload in terms[n].of)
 
 
-def columns_about(group: str, workload: str = "") -> tuple[str, ...]:
+def columns_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
     """The columns of results of a group of terms; see `terms_about`.
 
     >>> columns_about("latency", "inference")
     ('prefill_latency_s', 'decode_latency_s', 'request_latency_s')
     """
     return tuple(glossary()[name].column for name in terms_about(group, workload))
+
+
+@cache
+def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """By quantity: the columns of results proportional to it, and inversely proportional to it."""
+    terms = glossary()
+
+    def columns(names: str) -> tuple[str, ...]:
+        return tuple(terms[name].column for name in names.split())
+
+    return {
+        row["quantity"]: (columns(row["proportional"]), columns(row["inverse"]))
+        for row in _rows("errors.csv")
+    }
 
 
 def plain_values(workload: str) -> dict[str, Value]:

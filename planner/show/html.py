@@ -26,7 +26,7 @@ from planner.show.page import (
     Title,
     joined,
 )
-from planner.show.theme import THEMES, part_colors, part_label
+from planner.show.theme import DARK, LIGHT, part_colors, part_label
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,7 +53,7 @@ def page_html(page: Page) -> str:
 
 def colors_of(bars: Bars) -> dict[str, str]:
     """A colour of its own for each part of bars, on light and dark, as CSS writes it."""
-    light, dark = (part_colors(bars.parts, theme) for theme in THEMES.values())
+    light, dark = (part_colors(bars.parts, theme) for theme in (LIGHT, DARK))
     return {part: f"light-dark({light[part]},{dark[part]})" for part in bars.parts}
 
 
@@ -131,7 +131,7 @@ def static(name: str, package: str = _PACKAGE) -> str:
 @cache
 def style() -> str:
     """The style of pages, with the colours of both themes."""
-    light, dark = THEMES.values()
+    light, dark = LIGHT, DARK
     names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
     pairs = {name: (getattr(light, name), getattr(dark, name)) for name in names}
     pairs |= {f"s{n}": pair for n, pair in enumerate(zip(light.series, dark.series, strict=True))}

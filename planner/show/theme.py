@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from planner.base.records import record
-from planner.estimators.rl.step import PHASES, TRAINER_PHASES
+from planner.estimators.rl.step import ROLLOUT_PHASES, TRAINER_PHASES
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.operators import TIME_PARTS
 from planner.question.terms import ENDINGS, glossary, terms_about
@@ -75,7 +75,9 @@ THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
 # Parts of a step of serving beside those of training.
 _STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait")
-TIME_ORDER: tuple[str, ...] = (*PHASES[:3], *_STEP_PARTS, *TIME_PARTS, *PHASES[4:])
+TIME_ORDER: tuple[str, ...] = (
+    *ROLLOUT_PHASES, "old_logprob", *_STEP_PARTS, *TIME_PARTS, "values", "update", "switch", "sync",
+)  # fmt: skip
 """Parts of a training or serving step in the order in which they are shown."""
 MEMORY_ORDER: tuple[str, ...] = (
     *MEMORY_PARTS[: MEMORY_PARTS.index("activations")],

@@ -302,7 +302,7 @@ class Defaults:
 
 
 def _sharded_axis(name: str) -> str:
-    known = terms_about("sharded")
+    known = terms_about("fully_sharded_degree")
     if name not in known:
         raise ValueError(f"must be one of {', '.join(known)}, not {name!r}")
     return name

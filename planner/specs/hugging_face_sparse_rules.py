@@ -17,7 +17,8 @@ _INDEX_OF_MINIMAX = (
     ("index_block_size", "sparse_block_size"),
     ("index_topk_blocks", "sparse_topk_blocks"),
 )
-_RATES = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+_SPARSE, _HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
+_RATES = {_SPARSE: 4, _HEAVY: 128}
 _NEAR = "sliding_attention"
 
 
@@ -84,10 +85,9 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     if config.values.get("layer_types") is None and listed is not None:
         names: dict[object, object] = {ratio: word for word, ratio in words.items()}
         config = config.replaced({"layer_types": [names.get(each, each) for each in listed]})
-    sparse, heavy = _RATES
     kinds = told_apart(
         config, "layer_types", {word: word for word in words},
-        lambda layer: sparse if layer > 1 and layer % 2 else heavy,
+        lambda layer: _SPARSE if layer > 1 and layer % 2 else _HEAVY,
     )  # fmt: skip
     first = config.size("num_hash_layers", 3, least=0)
     looked_up = told_apart(
@@ -96,7 +96,7 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
     none = {"index_topk": 0, "index_n_heads": 0, "index_head_dim": 0}
     own = {
         str(layer): {"compress_ratio": rate[kind], "looks_experts_up": looks}
-        | ({} if kind == sparse else none)
+        | ({} if kind == _SPARSE else none)
         for layer, (kind, looks) in enumerate(zip(kinds, looked_up, strict=True))
     }
     return config.replaced({"layer_types": None, "mlp_layer_types": None, "per_layer_config": own})

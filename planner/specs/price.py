@@ -535,7 +535,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
         "high": value,
         "source": row["source"] or path.name,
         "date": "" if row["date"] == UNDATED else row["date"],
-        **{name: row[name] for name in ("contract", *terms_about("offer"))},
+        **{name: row[name] for name in ("contract", *terms_about("price_offer"))},
         "step": max(int(row["gpus_per_instance"] or 1), 1),
         "term": TERMS[Contract(row["contract"])],
     }

@@ -49,8 +49,9 @@ def _placement(word: str) -> str:
 
 
 def _method(word: str) -> str:
-    if word not in WeightSync.words()[1:]:
-        raise ValueError(f"must be one of {', '.join(WeightSync.words()[1:])}, not {word!r}")
+    methods = [method.word for method in WeightSync if method is not WeightSync.AUTO]
+    if word not in methods:
+        raise ValueError(f"must be one of {', '.join(methods)}, not {word!r}")
     return word
 
 

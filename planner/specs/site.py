@@ -14,7 +14,17 @@ from planner.base.cells import Value
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.question.terms import columns_about
+from planner.question.names import (
+    CONTRACT_TERM,
+    GPUS_SOLD_TOGETHER,
+    PRICE_BASIS,
+    PRICE_DATE,
+    PRICE_DOUBTS,
+    PRICE_OFFERS,
+    PRICED_UTILIZATION,
+    RENT_PER_GPU_HOUR,
+)
+from planner.question.terms import columns_about, glossary
 from planner.specs.cache import kept
 from planner.specs.checked import checked
 from planner.specs.hardware import Loaded, loaded
@@ -266,21 +276,20 @@ class Site:
     @property
     def grounds(self) -> Mapping[str, Value]:
         """Result columns that say what the price rests on."""
-        names = columns_about("grounds")
-        found: dict[str, Value] = dict.fromkeys(names)
+        found: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
         if (offer := self.offer) is not None:
             rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand
-            values = (
-                offer.offers,
-                offer.when,
-                offer.basis,
-                "; ".join(offer.doubts),
-                math.nan if rent is None else rent * HOUR,
-                offer.step,
-                offer.term / DAY,
-                offer.in_use,
-            )
-            found = dict(zip(names, values, strict=True))
+            evidence: dict[str, Value] = {
+                PRICE_OFFERS: offer.offers,
+                PRICE_DATE: offer.when,
+                PRICE_BASIS: offer.basis,
+                PRICE_DOUBTS: "; ".join(offer.doubts),
+                RENT_PER_GPU_HOUR: math.nan if rent is None else rent * HOUR,
+                GPUS_SOLD_TOGETHER: offer.step,
+                CONTRACT_TERM: offer.term / DAY,
+                PRICED_UTILIZATION: offer.in_use,
+            }
+            found |= {glossary()[name].column: value for name, value in evidence.items()}
         if self.utilization is not None:
             found["charged_utilization"] = self.utilization
         if (currency := self.currency) is not None:

@@ -17,13 +17,13 @@ from planner.specs.catalogue import Catalogue
 COST, TIME, VALUE = "cost", "time", "value"
 """What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
 
-PLACES = terms_about("terms")
+PLACES = terms_about("run_conditions")
 """Where scenarios run, and on what terms: their columns."""
 
 
 def _columns_of(name: str) -> tuple[str, ...]:
     """Those that tell an objective, or what it is for a million tokens."""
-    told = glossary()[name].tells
+    told = glossary()[name].result
     if told:
         return tuple(dict.fromkeys((told, told.removeprefix("output_"))))
     return tuple(glossary()[of].column for of in (name, f"{name}_per_million_tokens"))
@@ -35,7 +35,7 @@ _CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "re
 MEASURES: Mapping[str, tuple[str, ...]] = {
     COST: _columns_of(COST),
     TIME: (_CALENDAR, _TRAINING, _LATENCY),
-    **{name: _columns_of(name) for name in terms_about("measure")},
+    **{name: _columns_of(name) for name in terms_about("sweep_measures")},
 }
 # A latency is the first of these and what is in proportion to the second: they err together.
 _PARTS_OF_LATENCY = (

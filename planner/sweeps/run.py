@@ -40,7 +40,7 @@ Block = Mapping[str, Sequence[Value]]
 # Rows are handled few at a time, because a value of Python takes much memory; row groups of
 # Parquet are larger, because each has a description of every column.
 _ROWS, _ROWS_OF_A_GROUP = 256, 4096
-_FIRST = ("scenario", "work", "workload", *columns_about("asked"), "feasible", "reason")
+_FIRST = ("scenario", "work", "workload", *columns_about("scenario_columns"), "feasible", "reason")
 
 
 def has_parquet() -> bool:

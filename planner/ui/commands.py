@@ -17,22 +17,18 @@ from planner.decide.explaining.against import changed_request
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
 from planner.decide.fitting import MEMORIES
 from planner.decide.improve import allowed, attempts_of, best_changes, recommended_change
-from planner.decide.sizing.envelope import BUDGET, read_budget
+from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
 from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
 from planner.decide.sizing.size import (
-    LOAD,
-    SERVICES,
-    STARTUP,
-    STOCK,
     contracts_given,
     size_all,
     tasks_of,
     without_contract,
 )
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
-from planner.launch import TARGETS, WRAPPERS
+from planner.launch import SCRIPT, TARGETS
 from planner.launch.assumed import LaunchFile, as_started, full_row, judged
 from planner.launch.assumed import Question as LaunchQuestion
 from planner.launch.imported import Imported
@@ -42,6 +38,7 @@ from planner.launch.write import for_target, launch_of, translated
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
+from planner.question.names import BUDGET, LOAD, SERVICES, STARTUP_TIME, STOCK
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.show.answers import planned, recommended_of
@@ -178,7 +175,7 @@ class Asked:
     @property
     def startup(self) -> Startup:
         """What GPUs wait for until they serve."""
-        return read_startup(self.question.fields.get(STARTUP) or 0, option_of(STARTUP))
+        return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
 
     def given(self) -> dict[str, object]:
         """The question as `make_request` takes it."""
@@ -417,7 +414,7 @@ def _size(asked: Asked) -> Found:
     request, load = load_of(
         without_contract(make_request(given, said=option_of)),
         asked.uploaded(LOAD) if LOAD in fields else None,
-        fields.get(STARTUP),
+        fields.get(STARTUP_TIME),
         option_of,
     )
     budget = fields.get(BUDGET)
@@ -445,7 +442,7 @@ def _size(asked: Asked) -> Found:
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
         return command
-    places = {name: fleet.row[name] for name in terms_about("priced") if fleet.row.get(name)}
+    places = {name: fleet.row[name] for name in terms_about("purchase") if fleet.row.get(name)}
     plan = make_plan(sizes.request.changed(**places))
     pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
     return replace(command, pinned=pinned, line=line, told=fleet.chosen)
@@ -612,7 +609,7 @@ def _launch(asked: Asked) -> Found:
         request, _ = as_started(request)
     elif not question.settings and not question.files:
         request = recommended_of(for_target(request, target)).request()
-    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, WRAPPERS[0]))
+    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, SCRIPT))
     folder = Path("plan")
     blocks = [
         launch_block

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner.base.enums import ComputePrecision, Quantization
 from planner.base.records import record
-from planner.launch import TARGETS, WRAPPERS
+from planner.launch import SCRIPT, TARGETS, WRAPPERS
 from planner.question.terms import Term, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
@@ -72,7 +72,7 @@ _EXAMPLES = {
     PRICES: "h100 reserved-1y=1.9, b200=4",
     THINGS: "h100,b200,mi300x",
     AGAINST: "tp=4 zero=3",
-    WRAPPER: WRAPPERS[0],
+    WRAPPER: SCRIPT,
 }
 _PRICES_TITLE = "own prices, USD per GPU and hour: GPU=USD or GPU CONTRACT=USD, several with commas"
 _LISTED = ("contract", PRECISION, OBJECTIVES, THINGS, TARGET, WRAPPER, *_LISTS)

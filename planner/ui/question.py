@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlencode
 
+from planner.base.enums import Contract
 from planner.base.records import record
-from planner.decide.sizing.envelope import BUDGET
-from planner.decide.sizing.size import SERVICES
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
 from planner.question.inputs import full_name, shown
+from planner.question.names import BUDGET, CONTRACT, GPU, SERVICES
 from planner.question.request import Request
-from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.question.terms import Term, glossary, terms_of
 from planner.show.views.comparison import kinds_named
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
@@ -310,8 +310,7 @@ def prices_csv(text: str) -> str:
     >>> prices_csv("h100 reserved-1y=1.9, b200=4").splitlines()
     ['gpu,contract,price', 'h100,reserved-1y,1.9', 'b200,on-demand,4']
     """
-    gpu, terms, _ = terms_about("priced")
-    rows = [f"{gpu},{terms},price"]
+    rows = [f"{GPU},{CONTRACT},price"]
     for one in _several(text):
         match = _PRICE.fullmatch(one)
         if match is None:
@@ -319,7 +318,7 @@ def prices_csv(text: str) -> str:
                 f"{PRICES} {shown(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
                 "h100 reserved-1y=1.9, several with commas."
             )
-        contract = match[2] or CONTRACTS[0]
+        contract = match[2] or str(Contract.ON_DEMAND)
         if contract not in CONTRACTS:
             raise SpecError(f"Unknown contract {contract!r}.{did_you_mean(contract, CONTRACTS)}")
         rows.append(f"{match[1]},{contract},{match[3]}")

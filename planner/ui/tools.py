@@ -36,7 +36,9 @@ _ROWS = 5
 _ALL_ROWS = 100
 _LONG = 8 * 2**10
 """Characters of a part of an answer that is sent only where all is asked for."""
-_DESCRIBED = frozenset((*terms_about("usual"), "workload", "settings", "precision", "objectives"))
+_DESCRIBED = frozenset(
+    (*terms_about("common_options"), "workload", "settings", "precision", "objectives")
+)
 _CLIENT = "mcp"
 _SAYS = (
     "Plans training and serving of language models on GPUs: which layout fits, how fast it is, "

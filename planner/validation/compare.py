@@ -28,6 +28,7 @@ from planner.confidence.rl import RL_TABLES
 from planner.confidence.software import engine_labels, framework_labels, framework_rule
 from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
+from planner.question.names import FRAMEWORK
 from planner.question.terms import terms_about
 from planner.specs.cache import steady
 from planner.specs.model import ModelSpec
@@ -101,8 +102,8 @@ class Kind:
 _STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
 # What a row's throughput is judged by: the first that it has; one often derives from another.
 THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
-_BY_FRAMEWORK = ("source", *terms_about("kin", "train"), "workload")
-_BY_ENGINE = ("source", *terms_about("kin", "serve"))
+_BY_FRAMEWORK = ("source", *terms_about("error_key", "train"), "workload")
+_BY_ENGINE = ("source", *terms_about("error_key", "serve"))
 
 STEP_TIME = Compared(
     title="Step time",
@@ -116,7 +117,7 @@ TRAINING_MEMORY = Compared(
     title="Peak memory",
     names=(MEMORY,),
     interval="peak_memory",
-    groups=_BY_FRAMEWORK[:2],
+    groups=("source", FRAMEWORK),
     calibration="memory_calibration",
 )
 TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
@@ -303,8 +304,8 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
 
 # One layout problem: the same model, GPUs, batch and length on the same software.
 _PROBLEM = (
-    "source", *terms_about("problem"), "num_hidden_layers", "hidden_size", "intermediate_size",
-    "num_attention_heads", "num_experts",
+    "source", *terms_about("layout_problem"), "num_hidden_layers", "hidden_size",
+    "intermediate_size", "num_attention_heads", "num_experts",
 )  # fmt: skip
 _LAYOUT = terms_about("layout", "train")
 

@@ -373,7 +373,7 @@ def results(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
     for name in names:
         holder = next(one for one in holders if name in vars(one) or hasattr(type(one), name))
         values = getattr(holder, name)
-        term = glossary()[glossary()[name].tells or name]
+        term = glossary()[glossary()[name].result or name]
         if values is not None:
             found[term.column] = values if term.scale == 1 else values / term.scale
     return found

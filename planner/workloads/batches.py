@@ -156,7 +156,7 @@ class Batches(Serving):
         """Where it runs, configuration, latencies, rates, memory."""
         source, c, shape = self.source, self.configurations, self.shape
         values = {
-            **results((*terms_about("latency", "inference"), *terms_about("output")), self),
+            **results((*terms_about("latency", "inference"), *terms_about("output_rate")), self),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **self.energy_columns,
             **self._token_costs(),

@@ -36,8 +36,9 @@ from planner.formulas.draining import longest_answer
 from planner.formulas.money import cost_per_million
 from planner.formulas.power import board_share, carbon
 from planner.optimize.source import Candidates, Column, Columns, Need, Source
+from planner.question.names import KV_CACHE_SIZE, KV_CACHE_TOKENS, MAX_CONCURRENCY, MOST_SEQUENCES
 from planner.question.terms import (
-    columns_about,
+    glossary,
     is_of_answers,
     percentile_of,
     terms_about,
@@ -448,7 +449,7 @@ class Deployments(Serving):
     def _of_load(self) -> dict[str, FloatArray]:
         found: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
-            found = results(terms_about("carried"), self)
+            found = results(terms_about("capacity"), self)
         promises = self.promises
         if promises.makespan is not None:
             found["makespan_s"] = promises.makespan
@@ -470,9 +471,9 @@ class Deployments(Serving):
         """The columns of the GPUs, latencies, rates and prices."""
         shape = self.shape
         values = {
-            **results(terms_about("promise"), self),
+            **results(terms_about("service_level"), self),
             **self._of_load,
-            **results(terms_about("output"), self),
+            **results(terms_about("output_rate"), self),
             "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **token_costs(
@@ -564,13 +565,17 @@ def memory_columns(
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
         for part in SERVING_MEMORY_PARTS
     }
-    cache: list[Column] = [counts(memory.most_sequences, shape)]
-    cache += (floats(each, shape) for each in (size / GIB, tokens, at_once))
+    cache: dict[str, Column] = {
+        MOST_SEQUENCES: counts(memory.most_sequences, shape),
+        KV_CACHE_SIZE: floats(size / GIB, shape),
+        KV_CACHE_TOKENS: floats(tokens, shape),
+        MAX_CONCURRENCY: floats(at_once, shape),
+    }
     return {
         "peak_memory_gib": floats(memory.total / GIB, shape),
         **parts,
         "host_memory_gib": floats(memory.host / GIB, shape),
-        **dict(zip(columns_about("cache"), cache, strict=True)),
+        **{glossary()[name].column: column for name, column in cache.items()},
     }
 
 
@@ -578,7 +583,7 @@ def reuse_columns(prefixes: Prefixes | None, shape: tuple[int, ...]) -> Columns:
     """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
     if prefixes is None:
         return {}
-    found = results(terms_about("reuse"), prefixes)
+    found = results(terms_about("prefix_cache"), prefixes)
     return {name: floats(value, shape) for name, value in found.items()}
 
 

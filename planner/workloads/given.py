@@ -27,6 +27,7 @@ from planner.question.inputs import (
     suggestion,
     whole,
 )
+from planner.question.names import BUDGET, MODEL, SPACE
 from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
 from planner.question.request import ALL, PlanRequest, Request
@@ -35,8 +36,10 @@ from planner.workloads.registry import known_workload, workload_of
 
 Said: TypeAlias = Callable[[str], str]
 
-DRIVERS = ("exhaustive", "optuna")
-SAMPLERS = ("nsga2", "tpe")
+EXHAUSTIVE = "exhaustive"
+DRIVERS = (EXHAUSTIVE, "optuna")
+NSGA2 = "nsga2"
+SAMPLERS = (NSGA2, "tpe")
 TRIALS = 2000
 """Configurations that Optuna tries where nobody says how many."""
 
@@ -200,7 +203,7 @@ def question_of(base: Request) -> Request:
         for name, value in base.settings.items()
         if name in known and known[name].is_format
     }
-    held = terms_about("held", base.workload)
+    held = terms_about("learning_setting", base.workload)
     kept |= {name: base.settings.get(name, known[name].plain) for name in held}
     return replace(base, settings=kept)
 
@@ -214,15 +217,15 @@ def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Valu
         One of them is impossible, or of another driver.
     """
     asked = {name: value for name, value in given.items() if value is not None}
-    driver = chosen(asked.get("driver", DRIVERS[0]), said("driver"), DRIVERS)
-    if driver == DRIVERS[0]:
+    driver = chosen(asked.get("driver", EXHAUSTIVE), said("driver"), DRIVERS)
+    if driver == EXHAUSTIVE:
         for name in _OF_OPTUNA:
             if name in asked:
                 raise SearchSpaceError(f"{said(name)} needs {said('driver')} optuna.")
         return {"driver": driver}
     return {
         "driver": driver,
-        "sampler": chosen(asked.get("sampler", SAMPLERS[0]), said("sampler"), SAMPLERS),
+        "sampler": chosen(asked.get("sampler", NSGA2), said("sampler"), SAMPLERS),
         "trials": whole(asked.get("trials", TRIALS), said("trials"), 1),
         "seed": whole(asked.get("seed", 0), said("seed")),
     }
@@ -328,7 +331,7 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
             bounds[name] = float(read(known[name], value, said(name)))
         elif name in others:
             error = _of_others(said(name), others[name].of, said)
-            if name == "cost" and workload in glossary()["budget"].of:
+            if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} What a service may cost is {said('budget')} of a size, by the time: "
                     "50kUSD/month, 100USD/h."
@@ -354,12 +357,12 @@ def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
 
 def _words(given: object, said: str) -> Answer | tuple[Answer, ...]:
     """A word or several that are read once the workload says of what they are."""
-    words = [read(glossary()["model"], word, said) for word in several(given, said)]
+    words = [read(glossary()[MODEL], word, said) for word in several(given, said)]
     return words[0] if len(words) == 1 else tuple(words)
 
 
 def _path(given: object, said: str) -> str:
-    return str(read(glossary()["space"], given, said))
+    return str(read(glossary()[SPACE], given, said))
 
 
 _PARTS: Mapping[str, Callable[[str, object, Said], object]] = {

@@ -237,7 +237,7 @@ def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
         is_open = chosen.is_open(name) or _is_published(chosen, name, str(word(name, own)))
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
-        codes = {term.coded(value) for value in term.common.split()} - {own}
+        codes = {term.coded(value) for value in term.common_values.split()} - {own}
         tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
         parameters.append(_fact(name, str(word(name, own)), tried))
     return parameters

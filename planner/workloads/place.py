@@ -16,6 +16,7 @@ from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.ideal import ideal_hardware, with_compute_share, with_link_share
 from planner.estimators.machine import Machine
 from planner.estimators.ownership import assumed_figures, owned, pue_figure
+from planner.question.names import PURCHASE_PRICE
 from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
@@ -27,7 +28,6 @@ from planner.specs.paths import SpecKind, beside_specs
 from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Figure, PowerProfile
 from planner.specs.price import (
     OWNERSHIP,
-    PRICES,
     UTILIZATION,
     Currency,
     Price,
@@ -237,8 +237,8 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
     if share is not None and share > 0:
         place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
     if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
-        known = ownership_of(gpu.name, notes.catalogue.folder).get(PRICES[0])
-        place[PRICES[0]] = Owned(
+        known = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
+        place[PURCHASE_PRICE] = Owned(
             value=usd, low=usd, high=usd, source="given", date="", gpus=known.gpus if known else 1
         )
     names = assumed_figures(gpu, notes.catalogue, place)

@@ -23,7 +23,8 @@ from planner.specs.reuse import CACHES, Reuse
 from planner.specs.serving import ServingWorkload
 from planner.workloads.traffic import state_of, trace_of
 
-ROUTERS = ("round_robin", "random", "cache_aware")
+ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"
+ROUTERS = (ROUND_ROBIN, RANDOM, CACHE_AWARE)
 """Requests go to the replicas in turn, to any, or to the one whose cache has most of a prompt."""
 _POINTS = 33
 _MOST_USES = 1 << 22
@@ -41,7 +42,7 @@ def _of_file(router: str, part: str | None, path: Path, changed: int, size: int)
     return measured_reuse(trace_of(path, part), router)
 
 
-def measured_reuse(trace: Trace, router: str = ROUTERS[0]) -> Reuse | None:
+def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> Reuse | None:
     """What the prompts of a trace share, from the blocks that it names; None where it names none.
 
     By the distance of each use of a block from the one before, in other blocks: a cache that
@@ -204,6 +205,6 @@ def checked_router(given: str) -> str:
 
 def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
     """What is left of the hits, by number of caches, where not all go back; else empty."""
-    if checked_router(router) == ROUTERS[-1]:
+    if checked_router(router) == CACHE_AWARE:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

@@ -42,6 +42,7 @@ from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import TRAINER_PHASES
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.optimize.source import Candidates, Source
+from planner.question.names import PLACEMENT, TRAIN_GPUS
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
@@ -86,7 +87,7 @@ SINGLE = "rl_single"
 _SPACE = "rl"
 _TOKENS = 1024
 _USUAL = {
-    **{name: int(glossary()[name].default) for name in terms_about("step")},
+    **{name: int(glossary()[name].default) for name in terms_about("rl_step")},
     **dict.fromkeys(terms_about("length", "rl"), _TOKENS),
 }
 _STEPS = 1000
@@ -98,7 +99,7 @@ _NODES = "nodes"
 """What a space says of ``train_gpus`` where all multiples of a node are tried."""
 _OWN = tuple(name for name in RlConfigurations.names() if name not in NAMES)
 _ADAPTED = Adapted.__dataclass_fields__
-_OF_PLACEMENT = terms_about("placed")
+_LEARNING = terms_about("learning_setting")
 
 
 def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
@@ -328,10 +329,11 @@ def rl_mesh(
 def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int]) -> Factor:
     """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
     plain = plain_values("rl")
-    values = {name: listed(said.get(name, plain[name]), {}) for name in _OF_PLACEMENT}
-    is_open, node = _NODES in values["train_gpus"], setting.machine.cluster.gpus_per_node
-    given = [0.0] if is_open else checked("train_gpus", values.pop("train_gpus"))
-    choices = [checked(name, values[name]) for name in _OF_PLACEMENT[1:]]
+    names = (PLACEMENT, *_LEARNING)
+    values = {name: listed(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
+    is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
+    given = [0.0] if is_open else checked(TRAIN_GPUS, values[TRAIN_GPUS])
+    choices = [checked(name, values[name]) for name in names]
     rows = []
     for count, (placement, *others) in product(counts, product(*choices)):
         trains = given
@@ -339,8 +341,8 @@ def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int
             trains = splits(count, node)
         rows += [(count, train, placement, *others) for train in trains]
     columns = np.array(rows, dtype=np.float64).T
-    names = ("num_gpus", *_OF_PLACEMENT)
-    found = {n: RlConfigurations.cast(n, one) for n, one in zip(names, columns, strict=True)}
+    heads = ("num_gpus", TRAIN_GPUS, *names)
+    found = {n: RlConfigurations.cast(n, one) for n, one in zip(heads, columns, strict=True)}
     context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
     possible = ~misplaced(found, context)
     if possible.any():

@@ -29,7 +29,7 @@ from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
 from planner.estimators.training.estimate import broken_rule
 from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
-from planner.question.terms import columns_about, terms_of
+from planner.question.terms import terms_of
 from planner.specs.site import Site
 from planner.specs.workload import Adapted
 from planner.workloads.base import repeated, results, worded
@@ -322,8 +322,8 @@ class RlRuns(Candidates):
         without = {"num_gpus", "throughput", *words}
         numbers = results([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
-        memory = zip(columns_about("memory_phase"), self.step.phase_memory, strict=True)
-        numbers |= {name: size / GIB for name, size in memory}
+        memory = zip(MEMORY_PHASES, self.step.phase_memory, strict=True)
+        numbers |= {f"{phase}_memory_gib": size / GIB for phase, size in memory}
         table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
         # Of colocated ones as it is set, so that a plan on other GPUs has all of them again.
         trains = np.where(c.colocated, c.train_gpus, c.trainer_gpus)

@@ -220,7 +220,7 @@ def _brief(row: Mapping[str, object]) -> str:
 def _blamed(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = candidates.row
-    names = ("num_gpus", *_DEGREES.values(), *terms_about("format", "serve"))
+    names = ("num_gpus", *_DEGREES.values(), *terms_about("number_format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
@@ -254,9 +254,9 @@ SERVING_WORDS = Wording(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    of_objective={n: t.tells for n, t in terms_of("serve", "objective").items() if t.tells},
+    of_objective={n: t.result for n, t in terms_of("serve", "objective").items() if t.result},
     from_end_to_end=True,
-    told=columns_about("served"),
+    told=columns_about("serving_summary"),
 )
 
 BATCH_WORDS = replace(

@@ -56,7 +56,7 @@ from planner.workloads.traffic import arrivals_of, traffic_defaults
 _ALL = "all"
 _LARGEST_REPLICA = 64
 _LAYOUT = terms_about("model_parallel", "serve")
-_CACHE = terms_about("offloading")
+_CACHE = terms_about("serving_memory")
 _ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 
@@ -306,7 +306,7 @@ USUAL_TOKENS = 1024
 """Of a prompt and of an answer where nobody says how many."""
 _VARIATION = 1.0
 """Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
-_TYPES = terms_about("format", "serve")
+_TYPES = terms_about("number_format", "serve")
 
 
 def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
@@ -470,7 +470,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
 def variations_of(request: Request) -> dict[str, float]:
     """How lengths vary, by term; where nobody says, as those of services: a batch's not at all."""
     varies = request.workload == "serve" and not request.equal_lengths
-    usual = dict.fromkeys(terms_about("variation"), _VARIATION * varies)
+    usual = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
         usual["output_variation"] = 0.0
     given = {name: getattr(request, name) for name in usual}

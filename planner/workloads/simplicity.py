@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
 from planner.base.enums import CacheType, Quantization
-from planner.question.terms import terms_about
+from planner.question.names import (
+    ATTENTION_DATA_PARALLEL,
+    EXPERT_PARALLEL,
+    PIPELINE_PARALLEL,
+    TENSOR_PARALLEL,
+)
 
 if TYPE_CHECKING:
     from planner.configurations.table import PoolConfigurations, ServingConfigurations
@@ -44,7 +49,12 @@ LONGEST_BATCH = 600.0
 """Seconds: a batch is rarely waited for longer."""
 HIGHEST_LOAD = 0.9
 """Of prefill workers: beyond it requests that come at random wait ever longer."""
-_KINDS = dict(zip(terms_about("degree", "serve"), (1, 5, 2, 2), strict=True))
+_KINDS: Mapping[str, int] = {
+    TENSOR_PARALLEL: 1,
+    PIPELINE_PARALLEL: 5,
+    EXPERT_PARALLEL: 2,
+    ATTENTION_DATA_PARALLEL: 2,
+}
 
 
 def replica_complexity(

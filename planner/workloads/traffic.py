@@ -20,6 +20,7 @@ from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.logs.traces import Trace, read_trace
 from planner.question.inputs import read, shown, whole
+from planner.question.names import ACTIVE_SHARE, REQUESTS_PER_USER, USERS
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.arrivals import Arrivals
@@ -29,12 +30,12 @@ _TABLES = Path(__file__).parents[1] / "logs"
 _MOST_VARIED = 100.0
 _ANSWERED = (
     *terms_about("length", "serve"),
-    *terms_about("variation"),
+    *terms_about("length_variation"),
     *terms_about("session"),
     *terms_about("image", "serve"),
 )
 _MEASURED = ("trace", "lengths")  # a trace has lengths, too
-_HABITS = terms_about("habit")
+_HABITS = terms_about("user_habit")
 _PER_BIN, _QUANTILES = 64, 4096
 _RANGE = re.compile(r"<=([^<>=-]+)|>([^<>=-]+)(?:-([^<>=-]+))?")
 
@@ -197,6 +198,9 @@ def traffic_answers(
         given = asked.get(name, getattr(base or Request, name))
         return None if given is None else read(glossary()[name], given, said(name))
 
+    def number_of(name: str) -> float:
+        return float(str(of(name)))
+
     answers: dict[str, object] = {}
     part = of("prompt_range")
     given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
@@ -204,10 +208,9 @@ def traffic_answers(
         answers |= answers_of(
             given[0], str(of(given[0])), None if part is None else str(part), said
         )
-    habits = [of(name) for name in _HABITS]
-    if {*_HABITS} & {*asked} and None not in habits:
-        number, each, share = (float(str(habit)) for habit in habits)
-        answers["request_rate"] = number * share * each / HOUR
+    if {*_HABITS} & {*asked} and all(of(name) is not None for name in _HABITS):
+        number, share = number_of(USERS), number_of(ACTIVE_SHARE)
+        answers["request_rate"] = number * share * number_of(REQUESTS_PER_USER) / HOUR
     return answers
 
 

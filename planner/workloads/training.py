@@ -481,7 +481,9 @@ def _settled(source: Source) -> dict[str, Value]:
     setting = _setting(source)
     work = setting.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
-    answers |= {name: source.asked[name] for name in (*terms_about("amount"), "reliability")}
+    answers |= {
+        name: source.asked[name] for name in (*terms_about("training_amount"), "reliability")
+    }
     answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
         return answers

@@ -25,6 +25,17 @@ from planner.errors import PlannerError, SearchSpaceError, SpecError, did_you_me
 from planner.estimators.training.share import tokens_of_sample
 from planner.layers.model import count_parameters
 from planner.question.inputs import whole
+from planner.question.names import (
+    DOUBLE_QUANTIZATION,
+    MEAN_SAMPLE_LENGTH,
+    MODULES_TO_SAVE,
+    PADDING,
+    QUANTIZATION_BITS,
+    SAMPLE_LENGTH_DEVIATION,
+    SEQUENCE_LENGTH,
+    TOTAL_TOKENS,
+    VIRTUAL_TOKENS,
+)
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
@@ -41,12 +52,12 @@ from planner.workloads.place import gpu_counts
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
 _BITS = (4, 8)
-_COUNTS = {"lora_rank": (16, 100_000), "virtual_tokens": (20, 100_000)}
+_COUNTS = {"lora_rank": (16, 100_000), VIRTUAL_TOKENS: (20, 100_000)}
 
 # Beside the words of a set: what names of modules stand for it (`planner.base.training_names`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
-    "modules_to_save": ("names of modules such as embed_tokens,lm_head",),
+    MODULES_TO_SAVE: ("names of modules such as embed_tokens,lm_head",),
 }
 
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -80,11 +91,11 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     if is_one_end(request.modules_to_save):
         named = f"{request.modules_to_save} alone is not predicted"
         defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
-    fields: dict[str, object] = {"adapter": kind, "modules_to_save": saved}
+    fields: dict[str, object] = {"adapter": kind, MODULES_TO_SAVE: saved}
     if not kind.is_low_rank:
         return fields | {
             "lora_targets": AdapterTargets.QUERY_VALUE,
-            "virtual_tokens": _count("virtual_tokens", request.virtual_tokens, defaults),
+            VIRTUAL_TOKENS: _count("virtual_tokens", request.virtual_tokens, defaults),
         }
     if kind is AdapterKind.QLORA:
         fields["double_quantization"] = request.double_quantization
@@ -140,7 +151,7 @@ def expert_words(work: Adapted) -> str:
 
 def adapter_answers(work: Adapted) -> dict[str, Value]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
-    answers: dict[str, Value] = {"virtual_tokens": work.virtual_tokens}
+    answers: dict[str, Value] = {VIRTUAL_TOKENS: work.virtual_tokens}
     if work.adapter.is_low_rank:
         answers = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
     if work.saves_ends:
@@ -189,15 +200,19 @@ def sample_fields(
     if deviation is None:
         deviation = round(USUAL_DEVIATION * mean)
         defaults["sample_length_deviation"] = f"{deviation:,} (default: 0.8 of the mean)"
-    return dict(zip(terms_about("samples"), (padding, mean, deviation), strict=True))
+    return {
+        PADDING: padding,
+        MEAN_SAMPLE_LENGTH: mean,
+        SAMPLE_LENGTH_DEVIATION: deviation,
+    }
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of samples that do not fill their sequences."""
     if work.padding is Padding.PACKED:
         return {}
-    found = {name: getattr(work, name) for name in terms_about("samples")}
-    return found | {"padding": str(work.padding)}
+    found = {name: getattr(work, name) for name in terms_about("sample_padding")}
+    return found | {PADDING: str(work.padding)}
 
 
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:
@@ -205,11 +220,14 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
     is_qlora = kind is AdapterKind.QLORA
-    of_qlora = (is_qlora, ": qlora")
-    others = (may_save, ""), (has_virtual, ": prompt or prefix"), of_qlora, of_qlora
-    needed = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
-    needed |= zip(terms_about("of_adapter"), others, strict=True)
-    for name, (suits, which) in needed.items():
+    needed: dict[str, tuple[bool, str]] = {
+        MODULES_TO_SAVE: (may_save, ""),
+        VIRTUAL_TOKENS: (has_virtual, ": prompt or prefix"),
+        DOUBLE_QUANTIZATION: (is_qlora, ": qlora"),
+        QUANTIZATION_BITS: (is_qlora, ": qlora"),
+    }
+    low_rank = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
+    for name, (suits, which) in (low_rank | needed).items():
         given = getattr(request, name)
         if not suits and given not in (None, getattr(Request, name)):
             raise SearchSpaceError(f"{name} needs an adapter{which}.")
@@ -536,11 +554,11 @@ def _work(
         notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
     _check_length(model, s)
     tokens = 1.0 if request.total_tokens is None else request.total_tokens
-    values = dict(zip(terms_about("amount"), (s, tokens), strict=True))
+    values: dict[str, float] = {SEQUENCE_LENGTH: s, TOTAL_TOKENS: tokens}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
-    told = {name: getattr(request, name) for name in terms_about("as_asked")}
+    told = {name: getattr(request, name) for name in terms_about("training_field")}
     told |= {"pipeline_layout": request.pipeline_layout or "", "training_objective": objective}
     told["global_batch_size"] = batch
     samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)

@@ -129,7 +129,9 @@ class TrainingSource(Source):
     def asked(self) -> Mapping[str, Value]:
         """The tokens, what training minimizes, and what a GPU costs."""
         work = self.setting.workload
-        amount: dict[str, Value] = {name: getattr(work, name) for name in terms_about("amount")}
+        amount: dict[str, Value] = {
+            name: getattr(work, name) for name in terms_about("training_amount")
+        }
         amount["training_objective"] = str(work.training_objective)
         failures = {"reliability": self.site.reliability.name}
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
@@ -383,7 +385,7 @@ class TrainingRuns(Candidates):
         """Configuration, predictions, then memory and time by part."""
         shape = self.shape
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
-        names = [name for name in terms_about("run") if name != "carbon" or is_placed]
+        names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
         found = {
             **results(names, self, self.run, self.run.goodput, self.estimate),
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},

@@ -18,7 +18,7 @@ from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import first_row
 from planner.question.inputs import full_name
 from planner.question.request import Request
-from planner.question.terms import term_of_column, terms_of
+from planner.question.terms import term_of_column, terms_about, terms_of
 from planner.workloads.base import Evaluation
 from planner.workloads.given import Said, make_request
 from planner.workloads.pinned import PinnedPlan
@@ -369,7 +369,7 @@ def is_better_high(column: str) -> bool:
     (True, False)
     """
     term = term_of_column(column)
-    return term is not None and "high" in term.about
+    return term is not None and term.term in terms_about("higher_is_better")
 
 
 def _is_published(column: str) -> bool:

@@ -19,8 +19,27 @@ from planner.estimators.kernel_work import Ledger, Work, rates
 from planner.estimators.machine import Group, Machine
 from planner.estimators.training.attention_core import fused_work
 from planner.question.inputs import chosen, read, read_all, several, whole
+from planner.question.names import (
+    ALGORITHM_BANDWIDTH_GB_PER_S,
+    BANDWIDTH_GB_PER_S,
+    BOUND,
+    BUS_BANDWIDTH_GB_PER_S,
+    CLUSTER,
+    COLUMNS,
+    FRAMEWORK,
+    GPU,
+    NUM_BYTES,
+    NUM_GPUS,
+    OF_PEAK,
+    OF_ROOFLINE,
+    OPERATOR,
+    ROWS,
+    TENSORS,
+    TFLOPS,
+    TIME,
+)
 from planner.question.request import ALL
-from planner.question.terms import columns_about, glossary, terms_about
+from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
@@ -146,13 +165,13 @@ def _host_memory(case: Case) -> FloatArray:
 
 
 _GROUP = terms_about("message")
-_BYTES = terms_about("message")[:1]
-_MATRICES = (*terms_about("product"), "local_experts", "matrices")
+_BYTES = (NUM_BYTES,)
+_MATRICES = (*terms_about("matrix_product"), "local_experts", "matrices")
 KINDS: Mapping[str, Kind] = {
-    "gemm": Kind(_gemm, terms_about("product"), words=_FORMATS),
+    "gemm": Kind(_gemm, terms_about("matrix_product"), words=_FORMATS),
     "grouped-gemm": Kind(_grouped_gemm, _MATRICES, words=_FORMATS),
-    "attention": Kind(_attention, terms_about("attended"), words=("attention_kernel",)),
-    "elementwise": Kind(_elementwise, (*terms_about("product")[:2], "tensors")),
+    "attention": Kind(_attention, terms_about("attention"), words=("attention_kernel",)),
+    "elementwise": Kind(_elementwise, (ROWS, COLUMNS, TENSORS)),
     **{
         name: Kind(_collective(name.replace("-", "_")), _GROUP, crosses=True, is_group=True)
         for name in ("all-reduce", "custom-all-reduce", "all-gather", "reduce-scatter",
@@ -226,7 +245,7 @@ def read_question(
     )
     cluster = None
     if "cluster" in asked:
-        cluster = str(read(glossary()["cluster"], asked["cluster"], said("cluster")))
+        cluster = str(read(glossary()[CLUSTER], asked["cluster"], said("cluster")))
     if gpus == [ALL] and cluster is not None:
         raise SearchSpaceError(
             f"{said('gpu')} all compares GPUs on their own links: leave out {said('cluster')}."
@@ -472,21 +491,25 @@ def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> d
     peak = _figure(first, "peak_flops")
     software = None if case.framework is None else case.framework.name
     num_gpus = int(sizes.get("num_gpus", 2 if kind == "send" else 1))
-    named: tuple[Value, ...] = (kind, case.machine.gpu.name, software, num_gpus)
-    reached: tuple[Value, ...] = (
-        time,
-        None if flops is None else flops / time / _TERA,
-        None if moved is None else moved / time / _GIGA,
-        None if volume is None else float(sizes["num_bytes"]) / time / _GIGA,
-        None if volume is None else volume / time / _GIGA,
-        of_roofline if not flops or not peak else flops / time / peak,
-        of_roofline,
-        bound_of(done),
-    )
+    results: dict[str, Value] = {
+        TIME: time,
+        TFLOPS: None if flops is None else flops / time / _TERA,
+        BANDWIDTH_GB_PER_S: None if moved is None else moved / time / _GIGA,
+        ALGORITHM_BANDWIDTH_GB_PER_S: None
+        if volume is None
+        else float(sizes["num_bytes"]) / time / _GIGA,
+        BUS_BANDWIDTH_GB_PER_S: None if volume is None else volume / time / _GIGA,
+        OF_PEAK: of_roofline if not flops or not peak else flops / time / peak,
+        OF_ROOFLINE: of_roofline,
+        BOUND: bound_of(done),
+    }
     return {
-        **dict(zip(terms_about("kernel"), named, strict=True)),
+        OPERATOR: kind,
+        GPU: case.machine.gpu.name,
+        FRAMEWORK: software,
+        NUM_GPUS: num_gpus,
         **told,
-        **dict(zip(columns_about("reached"), reached, strict=True)),
+        **{glossary()[name].column: value for name, value in results.items()},
     }
 
 

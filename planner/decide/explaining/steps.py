@@ -62,7 +62,7 @@ UNITS: Mapping[str, str] = {
     **dict.fromkeys(("flops", "paid_flops"), "FLOP"),
     **dict.fromkeys(("num_bytes", "volume"), "byte"),
     **dict.fromkeys(("memory_bandwidth", "bandwidth", "peak_bandwidth"), "byte/s"),
-    **dict.fromkeys((*terms_about("product"), "group_size", "ranks_in_domain"), "count"),
+    **dict.fromkeys((*terms_about("matrix_product"), "group_size", "ranks_in_domain"), "count"),
     **dict.fromkeys(("compute_fraction", "bandwidth_fraction", "sharpness"), "1"),
     "peak_flops": "FLOP/s",
     "latency": "s",
@@ -162,7 +162,7 @@ def _copy(done: Done) -> str:
 
 
 def _sizes(done: Done) -> str:
-    names = [name for name in terms_about("product") if name in done.work.figures]
+    names = [name for name in terms_about("matrix_product") if name in done.work.figures]
     return f"{product_of([done.figure(name) for name in names])}: " if names else ""
 
 

@@ -236,7 +236,7 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
     name = plan.workload.precision
     if name not in row:
         return
-    others = [one for one in glossary()[name].common.split() if one != str(row.get(name))]
+    others = [one for one in glossary()[name].common_values.split() if one != str(row.get(name))]
     outcomes = {
         f"{name} {other}": outcome(
             plan, asked(precision=None, settings={**plan.request.settings, name: other}), burst

@@ -34,8 +34,9 @@ from planner.decide.sizing.scaling import (
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.errors import SearchSpaceError
 from planner.optimize.source import at_load
+from planner.question.names import GPU, NUM_GPUS, REQUEST_RATE, REQUESTS_PER_S, TIME
 from planner.question.request import Request
-from planner.question.terms import terms_about, terms_of
+from planner.question.terms import terms_of
 from planner.specs.price import TERMS
 from planner.workloads.plan import make_plan
 
@@ -195,18 +196,17 @@ class Day:
 
     def rows(self) -> Iterator[dict[str, Value]]:
         """A row of columns for each period."""
-        gpu, time, rate, number, capacity = terms_about("hour")
         for hour in self.hours:
             period = hour.period
             yield {
-                gpu: self.gpu,
-                time: period.clock,
+                GPU: self.gpu,
+                TIME: period.clock,
                 "hours": period.hours,
-                rate: period.request_rate,
-                number: hour.num_gpus,
+                REQUEST_RATE: period.request_rate,
+                NUM_GPUS: hour.num_gpus,
                 "base_gpus": hour.base,
                 "on_demand_gpus": hour.on_demand,
-                capacity: hour.capacity,
+                REQUESTS_PER_S: hour.capacity,
                 "base_contract": self.terms.base_contract,
                 "hourly_contract": self.terms.hourly_contract,
                 "starting_gpu_hours": hour.hours_beyond(hour.base) - hour.on_demand * period.hours,

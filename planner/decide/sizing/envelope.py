@@ -18,15 +18,14 @@ from planner.decide.sizing.searches import Searches, best_of_groups, fleet_of, s
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates
+from planner.question.names import BUDGET
 from planner.question.request import Request
-from planner.question.terms import terms_about
 from planner.specs.gpu import ClusterSpec
 from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.place import LARGEST_OF_ALL
 from planner.workloads.plan import Plan, make_plan
 
 POWER, MOST_GPUS = "power", "max_gpus"
-BUDGET = terms_about("sized_by")[2]
 NUMBERS = ("replicas", "prefill_replicas")
 _ROUNDED = 1e-9
 _PERIODS = {"h": HOUR, "hour": HOUR, "day": DAY, "d": DAY, "month": MONTH, "year": YEAR}

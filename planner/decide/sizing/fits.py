@@ -25,7 +25,7 @@ from planner.workloads.plan import Plan, evaluated, one_configuration
 
 def is_only_to_fit(request: Request, load: Load | None, budget: Budget | None) -> bool:
     """Whether there is no rate, deadline, budget or limit to size GPUs for."""
-    bounds = {*terms_about("sized"), POWER} & {*request.constraints}
+    bounds = {*terms_about("training_target"), POWER} & {*request.constraints}
     return request.request_rate is None and not (bounds or load or budget)
 
 

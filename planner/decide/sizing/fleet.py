@@ -44,13 +44,16 @@ RATE = "request_rate"
 SUFFIXES = {unit: ENDINGS[unit] for unit in ("d", "s", "GiB", "USD")}
 """By the unit of a limit what the names of its columns end with, and their unit."""
 
-COSTS = "cost_usd", "cost_per_hour_usd"
+RUN_COST, HOURLY_COST = "cost_usd", "cost_per_hour_usd"
+COSTS = RUN_COST, HOURLY_COST
 """Columns of what a fleet costs: of a run, of an hour of a service."""
 # Experts are on the GPUs that the other degrees make.
-_OF_REPLICAS = [name for name in terms_about("degree", "serve") if name != "expert_parallel"]
+_OF_REPLICAS = [
+    name for name in terms_about("parallel_degree", "serve") if name != "expert_parallel"
+]
 
 # What a plan is made for; prices, networks and software are told by fleet.
-_OF_WORK = terms_about("work")
+_OF_WORK = terms_about("plan_purpose")
 FEWEST, CHEAPEST, FASTEST = "fewest", "cheapest", "fastest"
 SIMPLEST, MOST = "simplest", "most"
 
@@ -118,7 +121,7 @@ class Fleet:
         tell how many GPUs one has, or workers have GPUs of different prices.
         """
         row = self.row
-        if row.get(COSTS[1]) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
+        if row.get(HOURLY_COST) is None or row.get("prefill_gpu") not in (None, "", row["gpu"]):
             return None
         if not (workers := gpus_of_workers(row)):
             return None
@@ -178,11 +181,10 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
 
     An hour of a service costs what it says; what is needed of it errs with what is carried.
     """
-    run, hour = COSTS
-    column = run if row.get(run) is not None else hour
+    column = RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST
     value = number(row.get(column))
     low, high = ends_apart(column, row) or (math.nan, math.nan)
-    if column == hour and not math.isfinite(low + high):
+    if column == HOURLY_COST and not math.isfinite(low + high):
         carried = number(row.get(_CAPACITY))
         least, most = (number(row.get(end)) for end in ends_of(_CAPACITY))
         if carried > 0 and least > 0:
@@ -195,8 +197,9 @@ def bad_cost(row: Mapping[str, object]) -> float:
 
     A service is sized at its confidence: its cost holds already what may be needed.
     """
-    run, hour = COSTS
-    return number(row.get(hour)) if row.get(run) is None else bad_case(run, row, 1)
+    if row.get(RUN_COST) is None:
+        return number(row.get(HOURLY_COST))
+    return bad_case(RUN_COST, row, 1)
 
 
 def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
@@ -220,9 +223,8 @@ def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
 
 def cost_standing(row: Mapping[str, object]) -> Standing:
     """A row among others by what it costs."""
-    run, hour = COSTS
     value, low, high = cost_ends(row)
-    found = standing_of(run if row.get(run) is not None else hour, row)
+    found = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
     time = number(row.get("time_to_train_days"))
     return found._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
 

@@ -19,13 +19,13 @@ from planner.base.cells import Value, by_column
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.decide.sizing.day import DAYS_PER_MONTH, Terms, terms_for
-from planner.decide.sizing.envelope import BUDGET
 from planner.decide.sizing.fleet import Fleet, Size
 from planner.decide.sizing.load import HOURS, Load, read_load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
-from planner.decide.sizing.size import LOAD, SERVICES, STOCK, Progress, current_gpus, size_all
+from planner.decide.sizing.size import Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
 from planner.question.inputs import full_name, of_each_gpu, several, shown, whole
+from planner.question.names import BUDGET, LOAD, SERVICES, STOCK
 from planner.question.request import ALL, Request
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue

@@ -29,6 +29,7 @@ from planner.errors import PlannerError, SearchSpaceError, WorkersLost
 from planner.optimize.collector import known_value
 from planner.optimize.exhaustive import StopSearch
 from planner.question.inputs import read, several
+from planner.question.names import CONTRACT
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.cache import steady
@@ -45,13 +46,12 @@ Progress = Callable[[int], None]
 Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 
 # Without any of them the fewest GPUs are those whose memory is large enough.
-_TRAINING = terms_about("sized")
+_TRAINING = terms_about("training_target")
 SURELY = 0.9
 """The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
-LOAD, STARTUP, _, SERVICES, STOCK = terms_about("sized_by")
 _NOT_REACHED = "not evaluated: the time ended first"
 _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
@@ -313,7 +313,7 @@ def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """
     if given is None:
         return [None]
-    term, words = glossary()["contract"], several(given, said)
+    term, words = glossary()[CONTRACT], several(given, said)
     if words == [ALL]:
         return [*CONTRACTS]
     return [*dict.fromkeys(str(read(term, word, said)) for word in words)]

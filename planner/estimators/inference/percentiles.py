@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from planner.formulas.queueing import (
     wait_variance,
 )
 from planner.formulas.sample_paths import weighted_quantile
-from planner.question.terms import terms_about
+from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 
 
@@ -175,10 +175,11 @@ def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatA
     return _BY_NAME[quantity](estimate, share)
 
 
-_PERCENTILES = (
-    time_to_first_token_percentile, time_per_output_token_percentile, request_latency_percentile,
-)  # fmt: skip
-_BY_NAME = dict(zip(terms_about("latency", "serve"), _PERCENTILES, strict=True))
+_BY_NAME: Mapping[str, Callable[[ServingEstimate, float], FloatArray]] = {
+    TIME_TO_FIRST_TOKEN: time_to_first_token_percentile,
+    TIME_PER_OUTPUT_TOKEN: time_per_output_token_percentile,
+    REQUEST_LATENCY: request_latency_percentile,
+}
 
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:

@@ -27,10 +27,11 @@ _BUCKET = 2 * 2**30
 _ADAPTER_BYTES = 2.0
 """Of a number of an adapter as engines keep it."""
 _WEIGHT_BYTES = np.array([FORMATS[code].weight for code in Quantization])
-PHASES = ("generate", "reward", "old_logprob", "reference", "values", "update", "switch", "sync")
+ROLLOUT_PHASES = ("generate", "reward")
+TRAINER_PHASES = ("old_logprob", "reference", "values", "update")
+PHASES = (*ROLLOUT_PHASES, *TRAINER_PHASES, "switch", "sync")
 """What a step does, in this order where it does one after the other."""
-TRAINER_PHASES = PHASES[2:6]
-HIDDEN = ((), TRAINER_PHASES, PHASES[:2])
+HIDDEN = ((), TRAINER_PHASES, ROLLOUT_PHASES)
 """Phases that the other side's time hides."""
 MEMORY_PHASES = ("generate", "wake_up", "update")
 

@@ -13,7 +13,7 @@ from math import prod
 
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
-from planner.launch.imported import SPLITS
+from planner.launch.imported import MODEL_SPLITS, SPLITS
 from planner.launch.launchers.world import gpu_called
 from planner.launch.targets.trained import plain, put_tokens, read_alone
 from planner.launch.trainer.answers import UNPACKED
@@ -156,7 +156,7 @@ def _states(reading: Reading, found: Gathered) -> None:
 def _gpus(reading: Reading, found: Gathered) -> None:
     """GPUs of the launcher, of the layout, or those on which its authors run the file."""
     values = found.values
-    sizes = {split: int(values[split]) for split in SPLITS[:3]}
+    sizes = {split: int(values[split]) for split in MODEL_SPLITS}
     total = gpus_of(reading.found.world) or number(reading, "--nproc-per-node")
     require_split(reading, total, **sizes)
     copies = number(reading, "distributed.dp_size")
@@ -191,7 +191,7 @@ def _batch(reading: Reading, found: Gathered) -> None:
     stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
     local, batch = (int(values.get(name) or 0) for name in _BATCHES)
     if total and local:
-        step = local * int(total) // prod(int(values[split]) for split in SPLITS[:3])
+        step = local * int(total) // prod(int(values[split]) for split in MODEL_SPLITS)
         if batch % step:
             raise LaunchError(
                 f"{reading.place}: global_batch_size {batch} is not a multiple of local_batch_size "

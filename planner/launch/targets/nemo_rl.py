@@ -17,7 +17,7 @@ from planner.base.training_names import Algorithm, TrainingObjective
 from planner.documents.shell.text import Given
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.imported import SPLITS
+from planner.launch.imported import MODEL_SPLITS
 from planner.launch.option_table import Quantities, Remark, Settings
 from planner.launch.target import (
     Argument,
@@ -130,7 +130,7 @@ def answers(reading: Reading) -> Answers:
         found.assume(term, usual, f"{usual} is that of grpo_math_1B.yaml")
     _gpus(reading, found)
     if "num_gpus" in values:  # with packing it counts the tokens of so many sequences
-        ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in SPLITS[:3])
+        ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in MODEL_SPLITS)
         most = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
         values["micro_batch_size"] = min(int(values["micro_batch_size"]), most)
     other = next((name for name in _OTHERS if _has_section(reading, name)), None)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from planner.base.enums import AdapterTargets
 from planner.base.training_names import TrainingObjective, targets_named, targets_of
 from planner.documents.shell.text import Given
-from planner.launch.imported import SPLITS
+from planner.launch.imported import MODEL_SPLITS
 from planner.launch.option_table import VALUE, OptionTable, Role, Words, is_among, tool_named
 from planner.launch.target import Target, gathered
 from planner.launch.understood import (
@@ -135,7 +135,7 @@ def put_tokens(found: Gathered, steps: int | None) -> None:
         found.values["total_tokens"] = steps * int(batch) * int(length)
 
 
-_DEGREES = {*terms_about("split", "train"), "expert_tensor_parallel"}
+_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
@@ -173,7 +173,7 @@ def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:
         key = row.option.rpartition(".")[2]
         if row.role is Role.IS and row.parameter in _DEGREES and VALUE in row.text:
             found.put(row.parameter, number(reading, f"{section}{key}"))
-    for term in SPLITS[:3]:
+    for term in MODEL_SPLITS:
         found.values.setdefault(term, 1)
 
 
@@ -185,7 +185,7 @@ def require_ranks(reading: Reading, found: Gathered, num_gpus: int) -> int:
     LaunchError
         It is not.
     """
-    sizes = {name: int(found.values[name]) for name in SPLITS[:3]}
+    sizes = {name: int(found.values[name]) for name in MODEL_SPLITS}
     require_split(reading, num_gpus, **sizes)
     return prod(sizes.values())
 

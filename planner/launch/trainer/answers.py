@@ -328,7 +328,7 @@ def kernels_said(said: Said, found: Gathered) -> None:
         found.values["recompute"] = recompute
     flash = said.script.get("flash_attention")
     found.values["flash_attention"] = "true" if flash is None else flash.value
-    for name in terms_about("computes"):
+    for name in terms_about("kernel_choice"):
         if (told := said.of("script", name)) is not None:
             found.values[name] = told
 

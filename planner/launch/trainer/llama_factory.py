@@ -23,7 +23,7 @@ from planner.launch.understood import Answers, gpus_of
 from planner.question.terms import terms_about
 
 _OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
-_SPLITS = terms_about("degree", "train")
+_SPLITS = terms_about("parallel_degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
 _UNPREDICTED = (
@@ -121,7 +121,7 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     values.pop("reduce_bucket_size", None)
     gpus, micro = whole(str(values.get("num_gpus"))), values["micro_batch_size"]
     steps = whole(sources.text("--gradient_accumulation_steps")) or 1
-    ranks = math.prod(sizes[name] for name in _SPLITS[:3])
+    ranks = math.prod(sizes[name] for name in terms_about("model_parallel", "train"))
     if gpus is not None and gpus % ranks == 0:
         values["global_batch_size"] = micro * steps * (gpus // ranks)
     defaults = {

@@ -177,7 +177,7 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
-    peak = number(explained.row[MEMORY[0]])
+    peak = number(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"

@@ -45,7 +45,7 @@ _UNPACKED = UNPACKED.partition("{")[0]
 _MOST_NAMED = 6
 _TELLABLE = 0.01
 _MOST_PARTS = 3
-_OF_COUNTS = columns_about("pace")
+_OF_COUNTS = columns_about("speed")
 _OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
 _WASTED = {
     "time_recompute_s": "recomputation",

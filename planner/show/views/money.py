@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from planner.base import text
 from planner.base.enums import Contract
 from planner.base.units import DAY, YEAR
+from planner.question.names import TERM_UTILIZATION
 from planner.question.terms import glossary
 from planner.show.views.told import ends_in, number_of, share, told
 from planner.workloads.plan import Plan
 
-_UTILIZATION = glossary()["term_utilization"].option_name
+_UTILIZATION = glossary()[TERM_UTILIZATION].option_name
 _MONEY = {
     "cost_usd": "cost",
     "cost_per_hour_usd": "an hour",

@@ -366,7 +366,7 @@ def own_line(
 
 def held_line(plan: Plan, own: Mapping[str, object]) -> str:
     """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
-    names = terms_about("held", plan.workload.name)
+    names = terms_about("learning_setting", plan.workload.name)
     kept = [name for name in names if plan.request.settings.get(name) == own[name]]
     told = ", ".join(f"{name} {text.value(own[name])}" for name in kept)
     return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
@@ -517,7 +517,7 @@ def estimate_command(plan: Plan, row: Row) -> str:
     for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]
-        elif "answered" in term.about or getattr(request, name, None) is not None:
+        elif name in terms_about("chosen_by_plan") or getattr(request, name, None) is not None:
             words += _option(term, answers.get(name), getattr(Request, name, None))
     words += ["--gpus", str(row["num_gpus"])]
     known = terms_of(workload.name, "parameter")

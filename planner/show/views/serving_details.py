@@ -16,6 +16,7 @@ from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.steps import step_timeline
 from planner.optimize.collector import known_value
 from planner.optimize.source import Candidates, first_row
+from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.terms import is_of_answers, terms_about
 from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
 from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
@@ -72,15 +73,20 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
 def _latency_table(estimate: ServingEstimate) -> Table:
     """Mean and percentiles of the latencies of the first row's requests."""
     served = estimate.served
-    times = (served.time_to_first_token, served.time_per_output_token, estimate.request_latency)
-    means = dict(zip(LATENCIES, times, strict=True))
+    means = {
+        TIME_TO_FIRST_TOKEN: served.time_to_first_token,
+        TIME_PER_OUTPUT_TOKEN: served.time_per_output_token,
+        REQUEST_LATENCY: estimate.request_latency,
+    }
+    shown = latencies_of(estimate.setting.workload)
     rows = [
         (
             name.replace("_", " "),
-            text.duration(first(means[name])),
+            text.duration(first(mean)),
             *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
         )
-        for name in latencies_of(estimate.setting.workload)
+        for name, mean in means.items()
+        if name in shown
     ]
     return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 

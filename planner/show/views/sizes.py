@@ -62,7 +62,8 @@ _PLACES = ("gpu", "num_gpus")
 _RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
 _TIME = "calendar_time_days"
-_COSTS = ("cost_usd", "cost_per_hour_usd")
+_RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
+_COSTS = (_RUN_COST, _HOURLY_COST)
 COSTS = (*_COSTS, "cost_per_million_tokens_usd")
 """Columns of what a choice costs, of which a row has one at least."""
 
@@ -287,7 +288,7 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     for column in COSTS:
         if column in row and math.isfinite(number(row[column] or None)):
             words = told(column, row[column], ends_in(column, row))
-            if column == _COSTS[1]:
+            if column == _HOURLY_COST:
                 words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
                 words += f" {label(column)}"
@@ -414,7 +415,7 @@ def _cost(row: Mapping[str, object], column: str) -> str:
     value = number_of(row, column)
     if not math.isfinite(value):
         return "unknown"
-    return told(column, value) if column == _COSTS[0] else text.significant(value)
+    return told(column, value) if column == _RUN_COST else text.significant(value)
 
 
 _VERBS = {"rl": "train with generated answers"}

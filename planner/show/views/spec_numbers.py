@@ -231,7 +231,7 @@ _PROFILES = {
     SpecKind.RELIABILITY: ReliabilitySpec,
 }
 _TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
-_OFFER = ("contract", "USD /h", *terms_about("offer"), "date")
+_OFFER = ("contract", "USD /h", *terms_about("price_offer"), "date")
 _FIGURE = ("quantity", "value", "unit", "range")
 _NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
 _UNITS = {

@@ -23,7 +23,7 @@ from planner.workloads.base import Workload
 from planner.workloads.plan import Plan
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
-_PLACES = *terms_about("place"), "contract"
+_PLACES = *terms_about("system"), "contract"
 # The rank of the first parameter of training that few plans set; at its default it is not told.
 _RARE = 29
 

@@ -13,7 +13,8 @@ from planner.decide.sizing.day import DAYS_PER_MONTH
 from planner.decide.sizing.fleet import by_cost
 from planner.errors import SpecError
 from planner.optimize.result_columns import lack_in
-from planner.question.terms import term_of_column, terms_about
+from planner.question.names import CONTRACT, GPU, NUM_GPUS
+from planner.question.terms import term_of_column
 from planner.show.page import (
     BEST,
     TIE,
@@ -298,8 +299,7 @@ def bounds_section(table: Written, where: str) -> Section:
 
 _HOUR, _COST = "time", "cost_usd"
 _OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
-_GPU, _CONTRACT, _NUMBER = terms_about("priced")
-_AMONG = (_GPU, _CONTRACT, "choice", _NUMBER)
+_AMONG = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
 def sizes_page(document: Document, catalogue: Catalogue) -> Page:
@@ -366,12 +366,12 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
 
 def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
     """The page with the cheapest choice on its first screen, and how surely it keeps its limits."""
-    row, column = rows[0], next((name for name in COSTS if name in rows[0]), _NUMBER)
+    row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     sure = number_of(row, "confidence")
     kept = f" {text.chance(sure)} of runs like this keep the limits." if math.isfinite(sure) else ""
     limits = [{"probability": sure}] if math.isfinite(sure) else []
     cheapest = {_named(one): one for one in reversed(rows)}
-    is_least = column == _NUMBER or number_of(row, column) <= min(
+    is_least = column == NUM_GPUS or number_of(row, column) <= min(
         number_of(one, column) for one in rows
     )
     wins = "is cheapest" if is_least else "runs best"  # what costs less is tied, and known less
@@ -380,11 +380,11 @@ def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
         page,
         question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
         headline=f"{headline(document.workload, row, wins)}{kept}",
-        figures=figures(row, ends_of_row(row), limits, [_NUMBER, column]),
+        figures=figures(row, ends_of_row(row), limits, [NUM_GPUS, column]),
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             document.workload, each, column,
-            lambda one: f"{text.count(one[_NUMBER])} x {_named(one)}",
+            lambda one: f"{text.count(one[NUM_GPUS])} x {_named(one)}",
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
@@ -397,7 +397,7 @@ def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
     base, cost = text.count(day["base_gpus"]), told(_COST, day[_COST])
     return replace(
         page,
-        headline=f"A day of {page.subject} is cheapest on {day[_GPU]}: "
+        headline=f"A day of {page.subject} is cheapest on {day[GPU]}: "
         f"{text.count(day['most_gpus'])} GPUs at its peak, {base} held all day, {cost}.",
         figures=[
             Figure(name="GPUs at the peak", text=text.count(day["most_gpus"])),
@@ -410,7 +410,7 @@ def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
         ],
         evidence=evidence(basis[0] if basis else ""),
         chart=ranking(
-            document.workload, read, _COST, lambda row: str(row[_GPU]), "The cost of a day"
+            document.workload, read, _COST, lambda row: str(row[GPU]), "The cost of a day"
         ),
     )
 
@@ -421,7 +421,7 @@ def _of_services(
     """The page with where all services run on its first screen, and what that costs."""
     read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
-    where = text.listed([f"{text.count(pool['most_gpus'])} x {pool[_GPU]}" for pool in read])
+    where = text.listed([f"{text.count(pool['most_gpus'])} x {pool[GPU]}" for pool in read])
     total = sum(pool[_COST] for pool in read)
     gpus = sum(pool["most_gpus"] for pool in read)
     hours = text.count(sum(pool["gpu_hours"] for pool in read))

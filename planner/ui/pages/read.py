@@ -13,7 +13,8 @@ from typing import Any
 from planner.base import text
 from planner.base.reading import RESULT, read_json
 from planner.errors import InfeasibleError, PlannerError, SpecError
-from planner.question.terms import glossary, terms_about, terms_of
+from planner.question.names import GPU
+from planner.question.terms import glossary, terms_of
 from planner.show.page import (
     BEST,
     TIE,
@@ -169,7 +170,6 @@ _PARTS = "Where do time and memory go?"
 _SIZE_OF = re.compile(r" \([\d.,]+ \w+ parameters[^)]*\)")
 _FIRST = 3
 _MEMORY = "peak_memory_gib"
-_GPU = terms_about("priced")[0]
 
 
 def search_page(document: Document, catalogue: Catalogue) -> Page:
@@ -234,7 +234,7 @@ def _best_of_each(
     alone the first plans of the front.
     """
     workload = document.workload
-    shown = [axis for axis in (_GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
+    shown = [axis for axis in (GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
     if shown:
         rows = compared[shown[0]][0]
         kind = AXES.get(shown[0]) or shown[0].replace("_", " ")

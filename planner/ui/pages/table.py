@@ -52,7 +52,7 @@ MOST_ROWS = 1000
 PLAN = "plan"
 """The column that tells a layout in a few words."""
 
-PLACES = tuple(dict.fromkeys(["mode", *terms_about("place"), "num_gpus"]))
+PLACES = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
 """What says where a row runs."""
 
 AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
@@ -314,7 +314,9 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
     if len(axes) < 2:
         return []
     by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
-    shape = next((name for name in terms_about("terms") if name in columns and name != by), "")
+    shape = next(
+        (name for name in terms_about("run_conditions") if name in columns and name != by), ""
+    )
     return [
         Scatter(
             name=f"{table}_chart",
@@ -332,7 +334,7 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
 _WITHOUT_SOURCE = ("assumed", "default (")
 _MOST_FIGURES = 6
 
-_LOADED = {*terms_about("source"), "cluster"} - {"model", "prefill_gpu"}
+_LOADED = {*terms_about("row_specs"), "cluster"} - {"model", "prefill_gpu"}
 
 
 def assumptions(
@@ -388,7 +390,7 @@ def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, st
 
 def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
     """The specs that rows name, of which no digest is known."""
-    names = terms_about("source")
+    names = terms_about("row_specs")
     found: dict[str, str] = {}
     for row in rows:
         for name in names:

@@ -74,7 +74,7 @@ def slower(engine: EngineProfile, scale: float) -> EngineProfile:
 _LONGEST = 100_000_000
 _HIGHEST_RATE = 1e6
 _LARGEST_SHARES = {
-    **dict.fromkeys(terms_about("variation"), 10.0),
+    **dict.fromkeys(terms_about("length_variation"), 10.0),
     "prefix_cache_hit_rate": 0.999,
     "acceptance_rate": 0.999,
 }

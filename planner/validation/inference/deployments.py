@@ -78,7 +78,7 @@ _WEIGHT_ONLY = {
     Quantization.W4A8: Quantization.W4A16,
 }
 # What splits a replica; expert-parallel ranks are the same GPUs.
-_SIZES = terms_about("degree", "serve")
+_SIZES = terms_about("parallel_degree", "serve")
 _EXPERTS = "expert_parallel"
 # What host memory keeps, as shares of weights and cache.
 _OFFLOAD = {

@@ -62,7 +62,7 @@ _OFFLOADED: Mapping[tuple[object, object], str] = {
     (0.0, 1.0): "kv_cache",
     (1.0, 1.0): "weights+kv_cache",
 }
-_VARIATIONS = terms_about("variation")
+_VARIATIONS = terms_about("length_variation")
 Cells = dict[str, str]
 
 
@@ -186,7 +186,7 @@ def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
             for name in terms_about("length", "serve")
         },
         **_spread(reading, work),
-        **{name: getattr(work, name, None) or "" for name in terms_about("loads")},
+        **{name: getattr(work, name, None) or "" for name in terms_about("request_sharing")},
         "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
         **_load(planned, reading),
     }

@@ -381,7 +381,7 @@ def _faults(case: TrainingCase) -> Iterator[str]:
 
 
 # Sizes of a layout; where none is given, 1 is no choice but the absence of it.
-_SIZES = terms_about("split")
+_SIZES = terms_about("layout_size")
 
 
 def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
@@ -395,7 +395,7 @@ def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
 
 
 def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
-    for name in (*_SIZES, *terms_about("choice")):
+    for name in (*_SIZES, *terms_about("layout_choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
         one = layouts[0]

@@ -40,6 +40,13 @@ from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import has_kernel
 from planner.formulas.memory import NF4_BYTES
 from planner.layers.model import count_parameters
+from planner.question.names import (
+    ATTENTION_KERNEL,
+    CP_COMM_TYPE,
+    EXPERT_COMPUTE,
+    PIPELINE_SCHEDULE,
+    TORCH_COMPILE,
+)
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
@@ -64,19 +71,18 @@ def options_of(
     may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
     loops = may_loop and year is not None and last is not None and year <= last
     kernel = AttentionKernel[rule.attention_kernel.upper()]
-    usual = (
-        profile.cp_comm_type,
-        "",
-        (kernel if has_kernel(gpu, kernel) else AttentionKernel.AUTO).word,
-        (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word,
-        "",
-    )
-    usual_words = zip(terms_about("rare_word", "train"), usual, strict=True)
-    words = {name: run.word(name) or word for name, word in usual_words}
+    usual = {
+        CP_COMM_TYPE: profile.cp_comm_type,
+        PIPELINE_SCHEDULE: "",
+        ATTENTION_KERNEL: (kernel if has_kernel(gpu, kernel) else AttentionKernel.AUTO).word,
+        EXPERT_COMPUTE: (ExpertCompute.LOOP if loops else ExpertCompute.AUTO).word,
+        TORCH_COMPILE: "",
+    }
+    words = {name: run.word(name) or word for name, word in usual.items()}
     if not profile.compilation.selectable:
         words["torch_compile"] = ""
     read = {"count": run.count, "flag": run.flag, "number": run.number}
-    told = {n: read[glossary()[n].type](n) or plain[n] for n in terms_about("rare")}
+    told = {n: read[glossary()[n].type](n) or plain[n] for n in terms_about("rare_number")}
     told["expert_imbalance"] = max(told["expert_imbalance"], 1.0)
     chosen = {name: _code(name, word) if word else plain[name] for name, word in words.items()}
     return {**told, **chosen}

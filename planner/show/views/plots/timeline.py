@@ -18,7 +18,7 @@ from planner.base.version import __version__
 from planner.errors import SearchSpaceError
 from planner.estimators.timeline.placed import BUBBLE, IDLE, MORE, STREAMS, Span, Timeline
 from planner.optimize.source import Candidates
-from planner.question.terms import terms_about
+from planner.question.names import CONTEXT_PARALLEL, EXPERT_PARALLEL, TENSOR_PARALLEL
 from planner.show.theme import DARK, LIGHT, Theme, blended, part_label, readable_on
 from planner.show.views.details import details_of
 from planner.show.views.overview import question_title
@@ -49,10 +49,9 @@ _FAMILY = {
     "transfer": ("moving", 0.0),
     "data_parallel": ("communication", 0.35),
     "pipeline": ("moving", 0.0),
-    **{
-        name: ("communication", shade)
-        for name, shade in zip(terms_about("collective"), (0.0, 0.6, 0.35), strict=True)
-    },
+    TENSOR_PARALLEL: ("communication", 0.0),
+    CONTEXT_PARALLEL: ("communication", 0.6),
+    EXPERT_PARALLEL: ("communication", 0.35),
     **dict.fromkeys(("generate", "reward"), ("moving", 0.0)),
     **dict.fromkeys(("old_logprob", "values"), ("compute", 0.25)),
     "reference": ("compute", 0.45),
