@@ -6,7 +6,6 @@ unless an annotation is `Strict`. All faults are told at once, each with its pla
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
 import enum
@@ -18,7 +17,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
 
 from planner.base.records import record
@@ -30,6 +28,7 @@ Place = tuple[str, ...]
 _Check = Callable[[object, object], object]
 
 UNKNOWN = "is not a known key"
+_PARAMETERS = "Parameters\n----------\n"
 _LONGEST_SHOWN = 40
 _LARGEST = 2**53  # beyond it not every whole number is a float
 _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
@@ -406,27 +405,24 @@ def field_words(spec: object) -> dict[str, str]:
 
 
 def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
-    texts = _texts(spec)
+    texts = parameter_texts(spec)
     for name, kind in field_types(spec).items():
         if name in texts:
-            yield prefix + name, texts[name]
+            yield prefix + name, f"{texts[name][:1].upper()}{texts[name][1:]}."
         for part in (kind, *getattr(kind, "__args__", ())):
             if field_types(part):
                 yield from _words(part, f"{prefix}{name}.")
 
 
-def _texts(spec: Any) -> Mapping[str, str]:
-    # Reading the source costs milliseconds, and only who asks for the words pays them.
-    tree = ast.parse(inspect.getsource(sys.modules[spec.__module__]))
-    body = next(
-        node.body
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and node.name == spec.__name__
-    )
-    texts = {}
-    for field, below in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            match below:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[field.target.id] = inspect.cleandoc(text).replace("\n", " ")
+def parameter_texts(documented: object) -> dict[str, str]:
+    """The text of each parameter in the section ``Parameters`` of a docstring, by name."""
+    _, _, section = inspect.cleandoc(documented.__doc__ or "").partition(_PARAMETERS)
+    texts: dict[str, str] = {}
+    names = ""
+    for line in section.partition("\n\n")[0].splitlines():
+        if line.startswith(" "):
+            texts |= {name: f"{texts[name]} {line.strip()}" for name in names.split(", ")}
+        else:
+            names, _, text = line.partition(" : ")
+            texts |= dict.fromkeys(names.split(", "), text)
     return texts

@@ -59,63 +59,70 @@ class Rollouts:
     """How a framework generates the answers that it trains.
 
     Factors and host times are fitted to published steps, the same for all models and GPUs.
+
+    Parameters
+    ----------
+    engine : the profile of the engine that generates where nobody names another
+    engines : others that it can generate with
+    placements : where it can run trainer and engine
+    partial : the placements in which its answers can go on with new weights
+    colocated_memory : share of a GPU's memory that the engine is told where it shares the GPU
+    separate_memory : the same where it does not
+    colocated_sync : how weights get to the engine on the same GPUs
+    separate_sync : how they get to others
+    adapters : the low-rank adapters that it trains on generated answers
+    adapter_sync : what of them the engine is given where nobody says so
+    merged_engines : engines that are given merged weights all the same
+    critic : whether it trains a critic beside the policy, as PPO needs
+    max_num_seqs : answers that it lets an engine generate at once where nobody says so; 0: as many
+        as the engine itself
+    waits_for_batch : answers are generated for a step that waits for all of them; else a step takes
+        those that are done, and others go on
+    pads_linear_attention : answers of a model with linear attention are not packed into
+        micro-batches: each is padded to the longest
+    micro_batch_tokens : tokens of a micro-batch where nobody says so and the longest sequence has
+        fewer
+    decode_factor : time of the engine's steps over that of a server, which shipped profiles leave
+        at 1
+    decode_layer_time : what each layer adds to a step of the engine over that of a server [s]:
+        log-probabilities come back, sampling is not greedy, and nothing of the scheduler hides
+    pass_factor : time of the trainer's passes over that of a run which trains alone: sequences are
+        of uneven length, and their logits become log-probabilities
+    step_overhead : seconds of each step in which neither side works: rewards, advantages, moving of
+        batches
+    sleep_time : seconds until a colocated engine has given its memory back, or has it again
+    sync_factor : time of a transfer of weights over that of the published ones of its method
+    own_runs : steps of a user that the numbers were fitted to
+    own_gpus : the GPUs of these steps
+    own_error : standard deviation of the logarithm of predicted over measured of those that are
+        left out
     """
 
     engine: str
-    """The profile of the engine that generates where nobody names another."""
     engines: tuple[str, ...] = ()
-    """Others that it can generate with."""
     placements: tuple[Annotated[str, After(_placement)], ...]
-    """Where it can run trainer and engine."""
     partial: tuple[Annotated[str, After(_placement)], ...] = ()
-    """The placements in which its answers can go on with new weights."""
     colocated_memory: Share
-    """Share of a GPU's memory that the engine is told where it shares the GPU."""
     separate_memory: Share
-    """The same where it does not."""
     colocated_sync: Annotated[str, After(_method)]
-    """How weights get to the engine on the same GPUs."""
     separate_sync: Annotated[str, After(_method)]
-    """How they get to others."""
     adapters: tuple[AdapterKind, ...] = ()
-    """The low-rank adapters that it trains on generated answers."""
     adapter_sync: AdapterSync = AdapterSync.MERGED
-    """What of them the engine is given where nobody says so."""
     merged_engines: tuple[str, ...] = ()
-    """Engines that are given merged weights all the same."""
     critic: bool = False
-    """Whether it trains a critic beside the policy, as PPO needs."""
     max_num_seqs: Annotated[int, Interval(ge=0)] = 0
-    """Answers that it lets an engine generate at once where nobody says so; 0: as many as the
-    engine itself."""
     waits_for_batch: bool = False
-    """Answers are generated for a step that waits for all of them; else a step takes those that are
-    done, and others go on."""
     pads_linear_attention: bool = False
-    """Answers of a model with linear attention are not packed into micro-batches: each is padded to
-    the longest."""
     micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
-    """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
     decode_factor: Ratio = 1.0
-    """Time of the engine's steps over that of a server, which shipped profiles leave at 1."""
     decode_layer_time: Seconds = 0.0
-    """What each layer adds to a step of the engine over that of a server: log-probabilities come
-    back, sampling is not greedy, and nothing of the scheduler hides."""
     pass_factor: Ratio = 1.0
-    """Time of the trainer's passes over that of a run which trains alone: sequences are of uneven
-    length, and their logits become log-probabilities."""
     step_overhead: Seconds = 0.0
-    """Seconds of each step in which neither side works: rewards, advantages, moving of batches."""
     sleep_time: Seconds = 1.5
-    """Seconds until a colocated engine has given its memory back, or has it again."""
     sync_factor: Ratio = 1.0
-    """Time of a transfer of weights over that of the published ones of its method."""
     own_runs: Annotated[int, Interval(ge=0)] = 0
-    """Steps of a user that the numbers were fitted to."""
     own_gpus: tuple[str, ...] = ()
-    """The GPUs of these steps."""
     own_error: Ratio = 0.0
-    """Standard deviation of the logarithm of predicted over measured of those that are left out."""
 
 
 @checked

@@ -30,14 +30,18 @@ _FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campa
 
 @checked
 class Frequency:
-    """GPU-time between two events of a kind; its range is that of published figures."""
+    """GPU-time between two events of a kind; its range is that of published figures.
+
+    Parameters
+    ----------
+    typical : what is expected [GPU s]
+    low : where they are most frequent [GPU s]; as ``typical`` where not given
+    high : where they are rarest [GPU s]; as ``typical`` where not given
+    """
 
     typical: GpuSeconds
-    """What is expected."""
     low: GpuSeconds | None = None
-    """Where they are most frequent; as ``typical`` where not given."""
     high: GpuSeconds | None = None
-    """Where they are rarest; as ``typical`` where not given."""
 
     def __post_init__(self) -> None:
         if not self.end("low") <= self.typical <= self.end("high"):
@@ -51,28 +55,37 @@ class Frequency:
 
 @checked
 class Checkpoints:
-    """How the state of a run is saved."""
+    """How the state of a run is saved.
+
+    Parameters
+    ----------
+    bandwidth_per_node : what a node writes to storage [bytes/s]; unlimited where not given
+    total_bandwidth : what the whole storage takes [bytes/s]; unlimited where not given
+    blocking_share : share of the time of writing for which training stops: 1 where it waits for the
+        end
+    interval : training between two of them [s]; the one that loses least where not given
+    """
 
     bandwidth_per_node: BytesPerSecond | None = None
-    """What a node writes to storage; unlimited where not given."""
     total_bandwidth: BytesPerSecond | None = None
-    """What the whole storage takes; unlimited where not given."""
     blocking_share: Share = 1.0
-    """Share of the time of writing for which training stops: 1 where it waits for the end."""
     interval: Seconds | None = None
-    """Training between two of them; the one that loses least where not given."""
 
 
 @checked
 class Recovery:
-    """What an interruption takes beside reading the checkpoint and doing work again."""
+    """What an interruption takes beside reading the checkpoint and doing work again.
+
+    Parameters
+    ----------
+    detection : until it is noticed and located [s]
+    restart : until nodes are exchanged and all processes run again [s]
+    warm_up : what the first steps take longer [s]
+    """
 
     detection: Seconds = 0.0
-    """Until it is noticed and located."""
     restart: Seconds = 0.0
-    """Until nodes are exchanged and all processes run again."""
     warm_up: Seconds = 0.0
-    """What the first steps take longer."""
 
     @property
     def total(self) -> float:
@@ -82,14 +95,18 @@ class Recovery:
 
 @checked
 class Stragglers:
-    """GPUs or links that work on, but slowly."""
+    """GPUs or links that work on, but slowly.
+
+    Parameters
+    ----------
+    gpu_hours_per_slowdown : GPU-time between two of them [GPU s]
+    duration : until it is over or the node is exchanged [s]
+    lost_share : share of its speed that the whole job loses meanwhile
+    """
 
     gpu_hours_per_slowdown: GpuSeconds
-    """GPU-time between two of them."""
     duration: Seconds
-    """Until it is over or the node is exchanged."""
     lost_share: Share
-    """Share of its speed that the whole job loses meanwhile."""
 
 
 @checked
@@ -98,14 +115,17 @@ class Campaign:
 
     Restarts by hand, evaluations, nodes that are slow for long, parts that are run again, hours
     that a job holds its GPUs before it trains.
+
+    Parameters
+    ----------
+    typical : the median of published campaigns
+    low : what 1 of 20 stay below
+    high : what 1 of 20 go beyond
     """
 
     typical: Ratio
-    """The median of published campaigns."""
     low: Ratio
-    """What 1 of 20 stay below."""
     high: Ratio
-    """What 1 of 20 go beyond."""
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.typical <= self.high:
@@ -117,28 +137,34 @@ NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
 
 @checked
 class ReliabilitySpec:
-    """Failures of a fleet, and how training copes; what is not given does not happen."""
+    """Failures of a fleet, and how training copes; what is not given does not happen.
+
+    Parameters
+    ----------
+    name : what reports call it
+    gpu_hours_per_interruption : of a job, by failures of hardware or software, planned maintenance
+        excluded
+    gpu_hours_per_preemption : by a provider that takes spot instances back; counts under that
+        contract alone
+    checkpoints : saving
+    recovery : starting again
+    stragglers : slow parts
+    campaign : of pretraining, what a campaign takes beyond all this; nothing where not given
+    spare_share : nodes that stand by, as a share of those that train; whole nodes only
+    aliases : other names of it
+    notes : what else is to know
+    """
 
     name: str
-    """What reports call it."""
     gpu_hours_per_interruption: Frequency | None = None
-    """Of a job, by failures of hardware or software, planned maintenance excluded."""
     gpu_hours_per_preemption: Frequency | None = None
-    """By a provider that takes spot instances back; counts under that contract alone."""
     checkpoints: Checkpoints = Checkpoints()
-    """Saving."""
     recovery: Recovery = Recovery()
-    """Starting again."""
     stragglers: Stragglers | None = None
-    """Slow parts."""
     campaign: Campaign | None = None
-    """Of pretraining, what a campaign takes beyond all this; nothing where not given."""
     spare_share: Share = 0.0
-    """Nodes that stand by, as a share of those that train; whole nodes only."""
     aliases: tuple[str, ...] = ()
-    """Other names of it."""
     notes: str = ""
-    """What else is to know."""
 
     def gpu_time(self, kind: str, end: str) -> float:
         """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``."""

@@ -373,13 +373,17 @@ class ExplainedPart:
 
 @record(kw_only=True)
 class ExplainedStep:
-    """A step: its parts, the longest first, and what bounds them together."""
+    """A step: its parts, the longest first, and what bounds them together.
+
+    Parameters
+    ----------
+    software : as of a `TimedStep`
+    """
 
     name: str
     seconds: float
     parts: tuple[ExplainedPart, ...]
     software: str = ""
-    """As of a `TimedStep`."""
 
     @cached_property
     def bounds(self) -> dict[str, float]:
