@@ -68,7 +68,10 @@ def search(
     base: Request | None = None,
     **request: object,
 ) -> Answer:
-    """The Pareto front of a search space.
+    """The Pareto front of a search space, with the recommended plan.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, of another
+    workload, or does nothing alone.
 
     Parameters
     ----------
@@ -78,16 +81,11 @@ def search(
     progress : called with the number of configurations or trials done
     sink : called with the columns of all feasible configurations, a few thousand at a time
         (exhaustive only)
-    base : a question that ``request`` changes; of one from `read_launch` number formats are kept
-        and the layout is searched again
+    base : a question that ``request`` changes; the number formats of a question of `read_launch`
+        stay fixed, the layout is searched
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, of another workload, or does nothing alone.
 
     >>> result = search(model="llama-7b", num_gpus=8, space="small")
     >>> result.configurations_evaluated
@@ -114,19 +112,16 @@ def search(
 def estimate(
     *, burst: int | None = None, base: Request | None = None, **request: object
 ) -> Estimated:
-    """The prediction for one configuration: ``settings`` gives one value per parameter.
+    """The prediction for one configuration: ``settings`` has one value per parameter.
 
-    Parameters that are not set keep their defaults, not those of a space. ``inference`` is
-    one static batch, ``serve`` a stream of requests, with ``burst`` of them at once too.
-    ``request`` is that of `search`; it changes ``base`` where that is given, such as the question
-    of `read_launch`.
+    Parameters that are not set keep their defaults, not those of a space. ``inference`` is one
+    static batch, ``serve`` a stream of requests.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        To serve: no concurrency reaches the ``request_rate``.
+    Parameters
+    ----------
+    burst : number of requests that arrive at once, to serve; None: none
+    base : a question that ``request`` changes, such as that of `read_launch`
+    request : the fields of `planner.Request`, as in `search`
     """
     asked = make_request(request, base=None if base is None else read_request(base))
     number = read_burst(asked.workload, burst)
@@ -135,17 +130,12 @@ def estimate(
 
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
-    """The time of any batch of one configuration that serves, for simulators of engines.
+    """The step time of any batch of one serving configuration, for simulators of engines.
 
-    ``request`` and ``base`` are those of `estimate`, whose steps it counts with; the workload is
-    ``serve`` where none is given.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As in `estimate`; or prefill and decode have workers of their own.
-    InfeasibleError
-        The configuration cannot be.
+    Parameters
+    ----------
+    base : a question that ``request`` changes
+    request : the fields of `planner.Request`; ``workload`` is ``serve`` by default
     """
     if base is None:
         request.setdefault("workload", "serve")
@@ -429,18 +419,17 @@ def write_launch(
 
 
 def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
-    """The question that a launch file asks: the ``base`` of `search` or `estimate`.
+    """The question of a launch file: the ``base`` of `search` or `estimate`.
 
-    ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
-    it says; what neither tells is assumed, but for the model. With ``workload`` "rl" a file of a
-    program that trains on answers it generates is its whole step, else the update alone.
+    Settings that neither the file nor ``answers`` specify are assumed, except the model. With
+    ``workload="rl"`` a file that trains on its own generated answers is read as the whole step,
+    else as the update only.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be read, starts nothing that planner knows, or leaves the model open.
-    SpecError, SearchSpaceError
-        It names what is unknown.
+    Parameters
+    ----------
+    path : launch file: a shell script, YAML, JSON or TOML document
+    answers : fields of `planner.Request` that the file leaves open, or that replace those of the
+        file
     """
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     workload = answers.get("workload")
@@ -495,24 +484,16 @@ def explain(
     base: Request | None = None,
     **request: object,
 ) -> Explained:
-    """Why a plan takes the time and the memory that it takes, and what would change that.
+    """Why a plan takes its time and memory, and what would change them.
 
     Parameters
     ----------
-    plan : a plan file, a result (its ``row``, from 1) or the directory of a sweep; else ``request``
-        has the ``settings`` of one configuration, or a search recommends one
-    against : the other plan: what is set or asked otherwise, a file, or a request
-    burst, base : as `estimate` takes them
-    request : the fields of `planner.Request`; beside a plan they change it
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The plan does not fit or breaks a rule, or nothing is feasible.
-    LaunchError
-        A file holds no plan, or has no such row.
+    plan : plan file, result file (its ``row``) or directory of a sweep; None: ``request`` has the
+        ``settings`` of one configuration, or a search recommends one
+    row : row of a result file or sweep, from 1; None: the recommended row
+    against : other plan: settings and answers to change, a file, or a request
+    burst, base : as in `estimate`
+    request : the fields of `planner.Request`; with ``plan``, those to change
 
     >>> explained = explain(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
     >>> explained.steps[0].bound

@@ -44,7 +44,16 @@ _AS_THEY_ARE = (WRAPPERS[0], "kubernetes")
 
 @record(kw_only=True)
 class Launch:
-    """What starts a plan; the plan itself is the last of the files."""
+    """Files that start a plan with a tool.
+
+    Parameters
+    ----------
+    target : framework or engine of the files
+    wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
+    job : plan with its model and hardware
+    draft : processes and options before they are written
+    files : files with their texts; the last is the plan
+    """
 
     target: Target
     wrapper: str

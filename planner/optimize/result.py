@@ -87,13 +87,14 @@ class FewestGpus:
 
 @record(kw_only=True, repr=False)
 class Comparison:
-    """The values of one outer axis beside each other.
+    """Recommended plan of each value of one axis, such as the GPU.
 
-    ``table`` has the plan one would launch of every value that has one, the recommended one first,
-    then those that are best in a bad case; ``losses`` how much worse its first objective is than
-    that of the first row, as a share of that. ``without_plan`` maps
-    the other values to what came closest: a limit, the memory, a rule, or why there is nothing to
-    search.
+    Parameters
+    ----------
+    axis : name of the axis
+    table : result columns, one row for each value, the recommended value first, then by bad case
+    losses : first objective of each row relative to the first row, less 1
+    without_plan : reason by value that has no plan
     """
 
     axis: str
@@ -109,11 +110,21 @@ class Comparison:
 
 @record(kw_only=True, repr=False)
 class SearchResult:
-    """The Pareto front, best first objective first, and what became of all the others.
+    """The Pareto front of a search, ordered by the first objective, and the rejected
+    configurations.
 
-    Of the ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory
-    and time are what had to be predicted. ``search_time`` is in seconds. ``interrupted``: not all
-    configurations were searched.
+    Parameters
+    ----------
+    problem : question of the search
+    groups : front and counts of each model, GPU, framework and so on
+    configurations_evaluated : configurations of the space
+    configurations_predicted : configurations that break no rule, whose time and memory were
+        predicted
+    configurations_feasible : configurations that keep every limit
+    rejected_by : number of rejected configurations by rule or limit
+    nearest_misses : configuration closest to each limit, if nothing is feasible
+    search_time : duration of the search [s]
+    interrupted : not all configurations were searched
     """
 
     problem: Problem
@@ -130,7 +141,15 @@ class SearchResult:
     def of(
         cls, problem: Problem, groups: Sequence[Group], started: float, interrupted: bool = False
     ) -> SearchResult:
-        """What groups found since ``started``, a time of the performance counter."""
+        """The result of a search that began at ``started``.
+
+        Parameters
+        ----------
+        problem : question of the search
+        groups : front and counts of each cell
+        started : start of the search, of `time.perf_counter` [s]
+        interrupted : whether the search was stopped early
+        """
         counts = np.sum([group.collector.counts for group in groups], axis=0)
         first_beyond_rules = problem.sources[0].num_rules + 1
         return cls(
@@ -231,9 +250,13 @@ class SearchResult:
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
     def scaled(self, table: Columns) -> Columns:
-        """Columns of its plans with their scaling efficiency.
+        """Columns with the scaling efficiency of each row added.
 
-        It is there where the search has several numbers of GPUs, of one kind and one model.
+        It is added if the search has several numbers of GPUs of one kind and one model.
+
+        Parameters
+        ----------
+        table : result columns of plans
         """
         axes = self.problem.axes
         if "num_gpus" not in axes or any(name in axes for name in ALIKE):

@@ -85,16 +85,22 @@ class _Shown:
 
     @classmethod
     def showing(cls, found: Any, **more: Any) -> Self:
-        """What was found, able to show itself, with what there is ``more``."""
+        """An instance with the fields of a result, which can show itself.
+
+        Parameters
+        ----------
+        found : result
+        more : further fields
+        """
         return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
-        """The answer as plain text: in short, or ``full``.
+        """The result as plain text, a few lines or the ``full`` report.
 
-        Raises
-        ------
-        SearchSpaceError
-            The width is not that of a text.
+        Parameters
+        ----------
+        width : columns of the text
+        full : whether to write the full report
         """
         from planner.show.terminal import terminal_text
 
@@ -156,7 +162,12 @@ class _Deployable(_Shown):
 
 @record(kw_only=True, repr=False)
 class Answer(_Deployable, SearchResult):
-    """What a search found, with the plan of the question; a table in notebooks."""
+    """Result of `planner.search`; a table in notebooks.
+
+    Parameters
+    ----------
+    asked : plan of the question
+    """
 
     asked: Plan
     _deployed = "recommended"
@@ -189,7 +200,12 @@ class Answer(_Deployable, SearchResult):
 
 @record(kw_only=True, repr=False)
 class Estimated(_Deployable, Evaluation):
-    """One configuration judged, with the plan of the question; a table in notebooks."""
+    """Result of `planner.estimate`; a table in notebooks.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    """
 
     plan: Plan
     _deployed = "candidates"
@@ -213,7 +229,7 @@ class Estimated(_Deployable, Evaluation):
 
 @record(kw_only=True, repr=False)
 class Explained(_Shown, Explanation):
-    """A plan explained, able to show itself."""
+    """Result of `planner.explain`; tables in notebooks."""
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.plan.problem.sources[0].told}>"
@@ -232,7 +248,7 @@ class Explained(_Shown, Explanation):
 
 @record(kw_only=True, repr=False)
 class Compared(_Shown, ComparedPlans):
-    """Plans side by side, able to show themselves."""
+    """Result of `planner.compare`; tables in notebooks."""
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
@@ -251,7 +267,7 @@ class Compared(_Shown, ComparedPlans):
 
 @record(kw_only=True, repr=False)
 class Sized(_Shown, Sizes):
-    """What it takes of each GPU; a table in notebooks."""
+    """Result of `planner.size`; a table in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.sizes import sizes_blocks
@@ -261,7 +277,7 @@ class Sized(_Shown, Sizes):
 
 @record(kw_only=True, repr=False)
 class Shared(_Shown, SharedFleet):
-    """Services on the GPUs that they share; tables in notebooks."""
+    """Result of `planner.size_services`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.services import services_blocks
@@ -271,7 +287,7 @@ class Shared(_Shown, SharedFleet):
 
 @record(kw_only=True, repr=False)
 class Pooled(_Shown, LengthPools):
-    """Pools by the length of prompts beside one pool; tables in notebooks."""
+    """Result of `planner.size_pools`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.services import length_pools_blocks
@@ -281,7 +297,7 @@ class Pooled(_Shown, LengthPools):
 
 @record(kw_only=True, repr=False)
 class Operators(_Shown, OperatorTimes):
-    """Operators with their times, able to show themselves."""
+    """Result of `planner.operators`; a table in notebooks."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} operators>"

@@ -43,7 +43,15 @@ _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 @record()
 class Interval:
-    """The bounds of a number."""
+    """The bounds of a number.
+
+    Parameters
+    ----------
+    gt : exclusive lower bound
+    ge : inclusive lower bound
+    lt : exclusive upper bound
+    le : inclusive upper bound
+    """
 
     gt: float | None = None
     ge: float | None = None
@@ -53,28 +61,48 @@ class Interval:
 
 @record()
 class MinLen:
-    """The least number of values."""
+    """The least number of values.
+
+    Parameters
+    ----------
+    min_length : least number of items or characters
+    """
 
     min_length: int
 
 
 @record()
 class MaxLen:
-    """The greatest number of values."""
+    """The greatest number of values.
+
+    Parameters
+    ----------
+    max_length : greatest number of items or characters
+    """
 
     max_length: int
 
 
 @record()
 class Before:
-    """A function of the value as it is given, and of what the values of a file share."""
+    """A function of the value as it is given, and of what the values of a file share.
+
+    Parameters
+    ----------
+    func : function of the value and the context of the file, applied before the type check
+    """
 
     func: Callable[[object, object], object]
 
 
 @record()
 class After:
-    """A function of the value that is right so far."""
+    """A function of the value that is right so far.
+
+    Parameters
+    ----------
+    func : function of the value, applied after the type check
+    """
 
     func: Callable[[Any], object]
 
@@ -101,10 +129,7 @@ class Faults(ValueError):
 def checked(cls: type[Made]) -> type[Made]:
     """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
 
-    Raises
-    ------
-    Faults
-        When one is made of values that its annotations or its validators refuse.
+    Raises Faults when one is made of values that its annotations or its validators refuse.
     """
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
@@ -115,10 +140,13 @@ def checked(cls: type[Made]) -> type[Made]:
 def checked_of(kind: type[Made], values: Mapping[str, object], context: object) -> Made:
     """A ``kind`` of values that share a ``context``.
 
-    Raises
-    ------
-    Faults
-        Its annotations or its validators refuse them.
+    Raises Faults if its annotations or its validators refuse them.
+
+    Parameters
+    ----------
+    kind : class made by `checked`
+    values : value of each field
+    context : object that all ``Before`` functions get
     """
     made = object.__new__(kind)
     _fill(made, values, context)
@@ -126,7 +154,13 @@ def checked_of(kind: type[Made], values: Mapping[str, object], context: object) 
 
 
 def unchecked(spec: Made, **values: object) -> Made:
-    """A copy with other values, which nobody checks: files may not say infinity, or an array."""
+    """A copy with other values, which nobody checks: files may not say infinity, or an array.
+
+    Parameters
+    ----------
+    spec : instance of a class made by `checked`
+    values : new values by field
+    """
     changed = copy.copy(spec)
     for name, value in values.items():
         object.__setattr__(changed, name, value)
@@ -135,7 +169,12 @@ def unchecked(spec: Made, **values: object) -> Made:
 
 @cache
 def field_types(kind: object) -> Mapping[str, object]:
-    """The fields of a checked class with their types, without their limits; empty for others."""
+    """The fields of a checked class with their types, without their limits; empty for others.
+
+    Parameters
+    ----------
+    kind : class
+    """
     return typing.get_type_hints(kind) if hasattr(kind, "__checked__") else {}
 
 
@@ -400,7 +439,12 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Dotted name of each field of a spec, and of the specs inside it -> what it means."""
+    """Dotted name of each field of a spec, and of the specs inside it -> what it means.
+
+    Parameters
+    ----------
+    spec : class made by `checked`
+    """
     return dict(_words(spec, ""))
 
 
@@ -415,7 +459,12 @@ def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def parameter_texts(documented: object) -> dict[str, str]:
-    """The text of each parameter in the section ``Parameters`` of a docstring, by name."""
+    """The text of each parameter in the section ``Parameters`` of a docstring, by name.
+
+    Parameters
+    ----------
+    documented : function or class
+    """
     _, _, section = inspect.cleandoc(documented.__doc__ or "").partition(_PARAMETERS)
     texts: dict[str, str] = {}
     names = ""

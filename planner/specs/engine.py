@@ -255,7 +255,12 @@ class Scheduler:
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
-        """New tokens of a step of each of so many ranks of attention, where no option sets them."""
+        """New tokens of a step of each of so many ranks of attention, where no option sets them.
+
+        Parameters
+        ----------
+        ranks : number of attention data-parallel ranks
+        """
         import numpy as np  # commands that only list engines do without it
 
         if not self.divides_step_tokens:

@@ -330,7 +330,12 @@ class Defaults:
     sequence_parallel: bool = False
 
     def values(self, adapter: AdapterKind) -> dict[str, str | bool]:
-        """The parameters that differ from those of most programs, by name."""
+        """The parameters that differ from those of most programs, by name.
+
+        Parameters
+        ----------
+        adapter : adapter that is trained
+        """
         is_quantized = adapter is AdapterKind.QLORA
         recompute = (is_quantized and self.quantized_recompute) or self.recompute
         plain = Defaults()
@@ -476,6 +481,11 @@ class FrameworkProfile:
     notes: str = ""
 
     def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
-        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not."""
+        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not.
+
+        Parameters
+        ----------
+        scales_groups : whether the tensor cores of the GPU scale groups of 32 numbers (MXFP8)
+        """
         word = (scales_groups and self.fp8_recipe_of_groups) or self.fp8_recipe
         return Fp8Recipe[word.upper()]

@@ -2,6 +2,13 @@
 
 A `Rule` says of which layers something holds, a value is read of the config by ``@NAME``, ``base``
 makes the attention table, and ``modern`` gives the config of a checkpoint the keys of the row.
+
+Parameters
+----------
+config : ``config.json`` of the model
+layer : index of a layer, from 0
+key : key of ``config.json``
+fields : fields of the attention that the family fixes
 """
 
 from __future__ import annotations
@@ -29,7 +36,14 @@ _PREDICTION_MODULES = (
 
 
 class Kind(NamedTuple):
-    """What tells one layer from another; a mixer or a feed-forward that it lacks is empty."""
+    """Label of a layer: layers with equal labels form a group.
+
+    Parameters
+    ----------
+    mixer : kind of attention or state; empty: none
+    feed_forward : kind of feed-forward; empty: none
+    own : further distinction, such as sizes of this layer
+    """
 
     mixer: str
     feed_forward: str
@@ -40,7 +54,13 @@ class Kind(NamedTuple):
 
 
 def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
-    """Layers of equal label as one group: spread where they stand in several runs."""
+    """Layers of equal label as one group: spread where they stand in several runs.
+
+    Parameters
+    ----------
+    labels : label of each layer
+    build : function from a label to the table of the group
+    """
     runs = [label for label, _ in groupby(labels)]
     return [
         build(label)
@@ -53,7 +73,13 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 def told_apart(
     config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
-    """For every layer, what ``known`` says of its word in the list ``key``."""
+    """The label of every layer, by the words of the list ``key``.
+
+    Parameters
+    ----------
+    known : label by word
+    default : function from the index of a layer to its label, if the config lacks the list
+    """
     layers = config.layers()
     kinds = config.sequence(key, layers)
     if kinds is None:
@@ -66,7 +92,12 @@ def told_apart(
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
-    """For every layer, whether it attends within a window."""
+    """For every layer, whether it attends within a window.
+
+    Parameters
+    ----------
+    default : function from the index of a layer to its answer, if the config has no ``layer_types``
+    """
     known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
     return told_apart(config, "layer_types", known, default)
 
@@ -88,6 +119,10 @@ def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
     """Hold of all but one layer in ``number``, or in what the config says: the last of them.
 
     It may say a number, 0 for no layer, or letters, L for those of which it holds.
+
+    Parameters
+    ----------
+    number : layers of a period, if the config lacks the key
     """
 
     def rule(config: ConfigReader, layer: int) -> bool:
@@ -100,12 +135,22 @@ def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
 
 
 def all_but_first_of(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, the first of them."""
+    """Hold of all but one layer in ``number``, the first of them.
+
+    Parameters
+    ----------
+    number : layers of a period
+    """
     return lambda _, layer: layer % number != 0
 
 
 def all_but_every_from_last(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, counted back from the last layer."""
+    """Hold of all but one layer in ``number``, counted back from the last layer.
+
+    Parameters
+    ----------
+    number : layers of a period
+    """
     return lambda config, layer: (config.layers() - 1 - layer) % number != 0
 
 
@@ -115,7 +160,13 @@ def last_of_each(key: str) -> Rule:
 
 
 def after(key: str, default: int, step_key: str = "") -> Rule:
-    """Hold of all layers but the first ones, whose number is ``key``, or one in each step."""
+    """Hold of all layers but the first ones, whose number is ``key``, or one in each step.
+
+    Parameters
+    ----------
+    default : number of first layers, if the config lacks the key
+    step_key : key of the step; empty: 1
+    """
 
     def rule(config: ConfigReader, layer: int) -> bool:
         step = config.size(step_key, 1) if step_key else 1
@@ -125,7 +176,15 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
 
 
 def at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of one layer in each period, so many from its first."""
+    """Hold of one layer in each period.
+
+    Parameters
+    ----------
+    period : key of the number of layers of a period
+    usual : layers of a period, if the config lacks the key
+    offset : key of the position in the period
+    first : position in the period, if the config lacks the key
+    """
 
     def rule(config: ConfigReader, layer: int) -> bool:
         return layer % config.size(period, usual) == config.size(offset, first, least=0)
@@ -134,7 +193,15 @@ def at(period: str, usual: int, offset: str, first: int) -> Rule:
 
 
 def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of the other layers."""
+    """Hold of all layers but one in each period.
+
+    Parameters
+    ----------
+    period : key of the number of layers of a period
+    usual : layers of a period, if the config lacks the key
+    offset : key of the position in the period
+    first : position in the period, if the config lacks the key
+    """
     holds = at(period, usual, offset, first)
     return lambda config, layer: not holds(config, layer)
 
@@ -151,7 +218,12 @@ def where(key: str) -> Rule:
 
 
 def where_any(key: str, default: int) -> Rule:
-    """Hold of all layers where a number is not zero."""
+    """Hold of all layers where a number is not zero.
+
+    Parameters
+    ----------
+    default : number, if the config lacks the key
+    """
     return lambda config, _: config.size(key, default, least=0) > 0
 
 
@@ -528,7 +600,12 @@ def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
 
 
 def listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
-    """The words of a list of 0 and 1, one per layer."""
+    """The word of each layer, by a list of 0 and 1; None if the config lacks the list.
+
+    Parameters
+    ----------
+    words : words for 0 and for 1
+    """
     entries = config.sequence(key, config.layers())
     if entries is None:
         return None

@@ -93,6 +93,42 @@ class AttentionSpec:
     ``qk_norm_per_head`` every head has norm weights of its own instead of one ``head_dim`` for all.
     A query that is not ``causal`` sees the keys after it, too.
 
+    Parameters
+    ----------
+    num_attention_heads : query heads
+    num_key_value_heads : key-value heads
+    head_dim : width of a head; of latent attention qk_nope_head_dim + qk_rope_head_dim
+    kind : kind of attention or state-space mixer
+    v_head_dim : width of a value head; None: ``head_dim``
+    qk_rope_head_dim : rotary part of the width of a head (MLA)
+    q_lora_rank : rank of the compressed queries (MLA); 0: not compressed
+    kv_lora_rank : rank of the compressed keys and values (MLA)
+    sliding_window : tokens that a query attends to; None: all
+    qkv_bias : query, key and value projections have biases
+    output_bias : the output projection has a bias
+    qk_norm : queries and keys are normalized
+    qk_norm_per_head : each head has norm weights, instead of one ``head_dim`` for all
+    sinks : each head has a learned attention sink
+    attn_output_gate : a gate multiplies the output of the heads
+    linear_num_key_heads : key heads of linear attention; groups of B and C in Mamba-2
+    linear_num_value_heads : value heads of linear attention
+    linear_key_head_dim : width of a key head of linear attention; state size in Mamba
+    linear_value_head_dim : width of a value head of linear attention
+    linear_conv_kernel_dim : width of the short convolution [tokens]
+    linear_gate_rank : rank of the latents of decay and gate, or of the time step in Mamba-1; 0: no
+        latents
+    linear_channel_decay : each channel has a decay, without latents
+    linear_full_gate : the gate has no latent although ``linear_gate_rank`` is set
+    index_n_heads : heads of the indexer of sparse attention
+    index_head_dim : width of an indexer head
+    index_topk : keys that each query attends to; 0: all
+    index_kpool : tokens of one key of the indexer
+    compress_ratio : tokens of one compressed cache entry; 0: not compressed
+    o_groups : groups of the low-rank output projection
+    o_lora_rank : numbers of a group of the output projection
+    shares_cache : the layer attends to the keys and values of an earlier layer
+    causal : queries see no later keys
+
     References
     ----------
     .. [1] T. Dao and A. Gu, "Transformers are SSMs," 2024, arXiv:2405.21060, section 5.
@@ -192,11 +228,20 @@ class AttentionSpec:
 
 @checked
 class FeedForwardSpec:
-    """A dense MLP (``num_experts`` 0) or a mixture of experts.
+    """Dense MLP (``num_experts`` 0) or mixture of experts.
 
-    ``intermediate_size`` is the width of the dense MLP; experts have
-    ``moe_intermediate_size``; all shared experts together ``shared_intermediate_size``. With
-    ``moe_latent_size`` tokens are projected to that width before their experts, and back.
+    Parameters
+    ----------
+    intermediate_size : width of the dense MLP
+    gated : the activation is gated (three matrices instead of two)
+    bias : the matrices have biases
+    num_experts : routed experts; 0: dense
+    num_experts_per_tok : routed experts that a token visits
+    moe_intermediate_size : width of a routed expert
+    moe_latent_size : width that tokens are projected to before their experts; 0: not projected
+    shared_intermediate_size : width of all shared experts together
+    shared_expert_gate : a gate multiplies the output of the shared experts
+    router_bias : the router has a bias
     """
 
     intermediate_size: SizeOrZero = 0
@@ -219,23 +264,39 @@ class FeedForwardSpec:
         return self.shared_intermediate_size if self.num_experts else self.intermediate_size
 
     def expert_inputs(self, hidden_size: int) -> int:
-        """Width of what an expert reads and writes."""
+        """Width of what an expert reads and writes.
+
+        Parameters
+        ----------
+        hidden_size : width of the model
+        """
         return self.moe_latent_size or hidden_size
 
 
 @checked
 class LayerGroup:
-    """``num_hidden_layers`` equal layers, in one run or spread over the depth.
+    """Equal layers of a model, in one run or spread over the depth.
 
-    Hybrid models count attention and feed-forward as layers of their own: such a layer
-    lacks the other, and has one norm. A ``state`` is a mixer that keeps one beside the attention:
-    both read the same and are added up (Falcon-H1). With ``residual_streams`` above one every
-    block reads a mix of so many streams, and adds to each (hyper-connections). With
-    ``hidden_size_per_layer_input`` a layer multiplies so many numbers of its own embedding into
-    its output. With ``residual_sources`` what a block reads is a sum of so many sums of blocks
-    before it, in the mean, by scores of each (attention residuals). With ``altup_num_inputs`` above
-    one a layer computes one of so many streams and corrects the others; ``laurel_rank`` is that of
-    a product beside its attention (Gemma 3n).
+    Hybrid models count attention and feed-forward as separate layers: such a layer lacks the other
+    and has one norm.
+
+    Parameters
+    ----------
+    num_hidden_layers : number of layers
+    attention : attention or mixer; None: none
+    state : mixer with a state in parallel to the attention, whose output is added (Falcon-H1)
+    feed_forward : feed-forward; None: none
+    placement : position of the layers in the depth
+    norms_per_layer : norms of a layer
+    norm_bias : norms have biases
+    parallel_residual : attention and feed-forward read the same input
+    residual_streams : residual streams; above 1 each block reads a mix of them and adds to each
+        (hyper-connections)
+    hidden_size_per_layer_input : numbers of the layer's own embedding that multiply its output
+    residual_sources : mean number of earlier block sums that a block reads, weighted by scores
+        (attention residuals)
+    altup_num_inputs : streams of which a layer computes one and corrects the others (Gemma 3n)
+    laurel_rank : rank of a low-rank product in parallel to the attention (Gemma 3n)
     """
 
     num_hidden_layers: Size
@@ -273,7 +334,16 @@ class LayerGroup:
 
 @checked
 class TrainingDefaults:
-    """The published training set-up of a model; ``precision`` is that of its matrix products."""
+    """Published training run of a model.
+
+    Parameters
+    ----------
+    sequence_length : tokens of a sequence
+    global_batch_tokens : tokens of an optimizer step
+    total_tokens : tokens of the run
+    precision : precision of the matrix products
+    source : publication
+    """
 
     sequence_length: Size
     global_batch_tokens: Annotated[float, Interval(gt=0, lt=1e12)] | None = None
@@ -287,15 +357,27 @@ class TrainingDefaults:
 
 @checked
 class VisionTower:
-    """What makes tokens of images: a transformer over patches, and a projector.
+    """Transformer over image patches, and the projector to the language model [1]_.
 
-    A patch is ``patch_size`` pixels wide and high, of three colours in ``temporal_patch_size``
-    frames; ``spatial_merge_size`` squared of them become one token of the language model, which
-    meets the ``projector_parameters``: all matrices, biases and norms between the two.
-    ``image_size``: width and height of an image, or of a tile of one, where nobody says how many
-    tokens it has. ``resizing``: what becomes of an image before (`planner.specs.images.Resizing`),
-    in ``min_pixels`` to ``max_pixels``, a ``longest_edge`` or at most ``max_tiles``; None: unknown.
-    ``published_parameters`` are those of the whole model.
+    Parameters
+    ----------
+    hidden_size : width of the tower
+    layer_groups : layers of the tower
+    patch_size : width and height of a patch [pixels]
+    projector_parameters : parameters between tower and language model, with biases and norms
+    source : publication
+    temporal_patch_size : frames of a patch
+    spatial_merge_size : patches per side that become one token of the language model
+    patch_bias : the patch embedding has a bias
+    num_position_embeddings : learned positions; 0: none
+    image_size : width and height of an image or tile if its tokens are not specified [pixels]
+    resizing : how an image is resized; None: unknown
+    min_pixels : least pixels of a resized image
+    max_pixels : most pixels of a resized image
+    longest_edge : longest edge of a resized image [pixels]
+    max_tiles : most tiles of an image
+    published_parameters : parameters of the whole model, with the tower
+    published_parameters_source : publication of this number
 
     References
     ----------
@@ -342,11 +424,19 @@ class VisionTower:
 
 @checked
 class AudioTower:
-    """What makes tokens of sound: a transformer over frames, and a projector.
+    """Transformer over audio frames, and the projector to the language model.
 
-    Layers see ``frames_per_second``, which the ``stem_parameters`` of convolutions make of mel
-    bands, in parts of ``window`` seconds, to which sound is filled up where it ``pads``;
-    ``frames_per_token`` become a token.
+    Parameters
+    ----------
+    hidden_size : width of the tower
+    layer_groups : layers of the tower
+    stem_parameters : parameters of the convolutions that make frames of mel bands
+    projector_parameters : parameters between tower and language model
+    frames_per_second : frames that the layers see [1/s]
+    frames_per_token : frames of one token of the language model
+    window : part of the sound that is computed together [s]
+    source : publication
+    pads : sound is padded to whole windows
     """
 
     hidden_size: Size
@@ -376,16 +466,38 @@ class AudioTower:
 class ModelSpec:
     """A decoder-only language model.
 
-    ``omitted_parts``, ``omitted_parameters``: what else the published model has, such as a vision
-    tower, and about how large it is; predictions leave it out and say so, but for the
-    ``vision_tower`` and the ``audio_tower`` that are described.
-
-    ``quantization``, ``expert_quantization``: types of the published weights where they are
-    not 16 bit; serving starts from them, training ignores them. ``checkpoints``: what published
-    ones in a format have of their own. ``num_nextn_predict_layers``:
-    modules of multi-token prediction that the publisher trained after ``layer_groups``;
-    ``mtp_num_layers``: those whose layers are among them, see `planner.specs.serving`.
-    ``num_labels``: numbers that a classifier, such as a reward model, has in place of the logits.
+    Parameters
+    ----------
+    name : name of the model
+    hidden_size : width of the residual stream
+    vocab_size : tokens of the vocabulary
+    layer_groups : layers
+    source : publication of the sizes
+    tie_word_embeddings : embedding and output matrix are the same
+    position_embedding : kind of position embedding
+    max_position_embeddings : longest sequence [tokens]
+    position_embedding_offset : additional rows of learned positions
+    vocab_size_per_layer_input : rows of the per-layer embeddings
+    embedding_norm : a norm follows the embedding
+    final_norm_bias : the last norm has a bias
+    logits_bias : the output matrix has a bias
+    num_nextn_predict_layers : published modules of multi-token prediction, not among
+        ``layer_groups``
+    mtp_num_layers : modules of multi-token prediction among ``layer_groups``
+        (`planner.specs.serving`)
+    num_labels : outputs of a classifier or reward model in place of logits; 0: logits
+    training : published training run
+    quantization : type of the published weights; None: 16 bit. Training ignores it
+    expert_quantization : type of the published weights of experts; None: ``quantization``
+    checkpoints : published checkpoints in other formats
+    published_parameters : published number of parameters
+    published_parameters_source : publication of this number
+    aliases : other names
+    notes : remarks
+    omitted_parts : parts of the published model that predictions leave out
+    omitted_parameters : approximate parameters of the omitted parts
+    vision_tower : vision tower; None: none, or omitted
+    audio_tower : audio tower; None: none, or omitted
     """
 
     name: str

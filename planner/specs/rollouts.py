@@ -22,7 +22,14 @@ _GIGABYTE = UNITS["byte"]["GB"]
 
 @record(kw_only=True)
 class Transfer:
-    """What a way to hand weights over takes: ``start`` [s], then bytes at a ``rate`` [1/s]."""
+    """Time of a method of weight transfer: ``start + bytes / rate``.
+
+    Parameters
+    ----------
+    start : start of a transfer [s]
+    rate : bandwidth [bytes/s]
+    source : publication
+    """
 
     start: float
     rate: float
@@ -127,13 +134,26 @@ class Rollouts:
 
 @checked
 class RlWork(Adapted):
-    """A step: ``samples_per_prompt`` answers to each of ``prompts_per_step`` prompts, then updates.
+    """One step of reinforcement learning: generate answers, then update.
 
-    Answers have ``output_tokens`` on average once they are cut off at ``output_cap``, and vary by
-    ``output_variation``, the standard deviation over the mean of what nothing cuts off.
-    ``adapter_sync``: what of adapters the engine is given, as the framework does where None.
-    ``reward_time``: seconds beyond generation; ``flat_groups``: share of the prompts that are drawn
-    again. ``micro_batch_tokens``: of the trainer's micro-batches. ``steps``: of the whole run.
+    Parameters
+    ----------
+    algorithm : algorithm
+    prompts_per_step : prompts of a step
+    samples_per_prompt : answers to each prompt
+    input_tokens : mean tokens of a prompt
+    output_tokens : mean tokens of an answer, after the cut at ``output_cap``
+    output_variation : standard deviation over mean of the answers' tokens before the cut
+    output_cap : most tokens of an answer
+    reference_model : a reference model computes log-probabilities
+    critic : a critic is trained
+    old_logprob : the trainer recomputes the log-probabilities of the answers
+    reward_time : reward time of a step that generation does not hide [s]
+    flat_groups : share of the prompts that are drawn again
+    adapter_sync : weights that the engine gets of adapters; None: default of the framework
+    update_epochs : times that each answer is trained
+    micro_batch_tokens : tokens of a micro-batch of the trainer; 0: default
+    steps : steps of the run
     """
 
     algorithm: Algorithm = Algorithm.GRPO

@@ -48,7 +48,12 @@ class Frequency:
             raise ValueError("low, typical and high must be in order")
 
     def end(self, name: str) -> float:
-        """``low``, ``typical`` or ``high`` in GPU-seconds."""
+        """``low``, ``typical`` or ``high`` in GPU-seconds.
+
+        Parameters
+        ----------
+        name : ``low``, ``typical`` or ``high``
+        """
         given = getattr(self, name)
         return self.typical if given is None else given
 
@@ -167,7 +172,13 @@ class ReliabilitySpec:
     notes: str = ""
 
     def gpu_time(self, kind: str, end: str) -> float:
-        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``."""
+        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``.
+
+        Parameters
+        ----------
+        kind : ``interruption`` or ``preemption``
+        end : ``low``, ``typical`` or ``high``
+        """
         frequency: Frequency | None = getattr(self, f"gpu_hours_per_{kind}")
         return math.inf if frequency is None else frequency.end(end)
 
@@ -184,10 +195,12 @@ IDEAL = ReliabilitySpec(name="ideal")
 def load_reliability(name: str, folder: Path | None = None) -> Loaded[ReliabilitySpec]:
     """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
 
-    Raises
-    ------
-    SpecError
-        They are unknown, or the file or one that it extends has faults.
+    Raises SpecError if they are unknown, or the file or one that it extends has faults.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.RELIABILITY, name, folder)
     table, others = reliability_table(path, folder)
@@ -201,10 +214,12 @@ def reliability_table(
 
     A frequency is replaced as a whole: the range of published ones is not that of one's own.
 
-    Raises
-    ------
-    SpecError
-        A file cannot be read, or what it extends is unknown or itself.
+    Raises SpecError if a file cannot be read, or what it extends is unknown or itself.
+
+    Parameters
+    ----------
+    path : file of the figures
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table, others = profile_table(SpecKind.RELIABILITY, path, folder)
     own = read_toml(path)
@@ -217,16 +232,19 @@ def reliability_table(
 
 @record(kw_only=True)
 class Site:
-    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
+    """Price, power and reliability of the GPUs of a plan.
 
-    ``contract`` is that of the offer, or what was asked for where there is none. ``power`` says
-    what is drawn around GPUs; ``carbon_intensity`` is kg of CO2 equivalent per joule of
-    electricity, NaN where the region is unknown.
-    ``reliability`` is how often training is interrupted there, and what that costs.
-    ``utilization`` is the share of the hours signed for that have work, of all that runs there;
-    None where nobody says so: then a run is charged all that is signed for it, and a service is
-    there as long as its contract. ``currency`` is what money is said in beside USD. With
-    ``is_compared`` plans are compared with those under other contracts.
+    Parameters
+    ----------
+    offer : price of a GPU; None: unknown
+    contract : contract of the offer, or the requested one if there is no offer
+    power : power model of node, network and building; None: unknown
+    carbon_intensity : CO2 equivalent of electricity [kg/J]; NaN: unknown region
+    reliability : failures of training runs
+    utilization : share of the hours of the contract with work; None: a run is charged its whole
+        contract, a service runs as long as its contract
+    currency : currency of money in addition to USD
+    is_compared : plans are compared with those under other contracts
     """
 
     offer: Price | None = None
@@ -253,7 +271,12 @@ class Site:
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """GPUs that are paid for where so many are needed: whole racks, nodes or instances."""
+        """GPUs that are paid for where so many are needed: whole racks, nodes or instances.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
         step = 1 if self.offer is None else self.offer.step
         return np.asarray(np.ceil(np.asarray(num_gpus) / step) * step)
 
@@ -266,7 +289,12 @@ class Site:
         return price
 
     def rate(self, num_gpus: Numeric) -> FloatArray:
-        """USD/s in use of so many GPUs, which run as long as their contract."""
+        """USD/s in use of so many GPUs, which run as long as their contract.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
         return self.had(num_gpus) * self.charged_price
 
     @property

@@ -379,12 +379,13 @@ class PartRow(dict[str, Value]):
 
 @record()
 class Sweep:
-    """What ``planner sweep`` wrote into a directory; of one that was ended early what is done.
+    """Results of a sweep in a directory; of an unfinished sweep, the scenarios that are done.
 
-    Raises
-    ------
-    SpecError
-        There is no such directory, no sweep in it, or it cannot be read.
+    Raises SpecError if the directory does not exist, has no sweep, or cannot be read.
+
+    Parameters
+    ----------
+    folder : directory of the results
     """
 
     folder: Path

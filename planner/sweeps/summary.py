@@ -40,7 +40,14 @@ _SAME = 1e-3
 
 @dataclass(slots=True)
 class Spotted:
-    """The best scenario of a place with so many GPUs by each measure, or why it has no plan."""
+    """Best scenario of a place and number of GPUs.
+
+    Parameters
+    ----------
+    found : best scenario by measure
+    reason : why there is no plan; empty: there is a plan
+    feasible : whether a scenario has a plan
+    """
 
     found: dict[str, Standing] = field(default_factory=dict)
     reason: str = ""
@@ -49,9 +56,19 @@ class Spotted:
 
 @record(kw_only=True)
 class Overtaking:
-    """From ``num_gpus`` on ``second`` is better than ``first``, by these shares before and after.
+    """The number of GPUs from which one place is better than another.
 
-    ``before`` is the next smaller number of GPUs, with which ``first`` was better.
+    Parameters
+    ----------
+    measure : measure of the comparison
+    first : place that is better with fewer GPUs
+    second : place that is better with ``num_gpus`` or more
+    before : next smaller number of GPUs
+    num_gpus : number of GPUs from which ``second`` is better
+    behind : relative disadvantage of ``second`` with ``before`` GPUs
+    ahead : relative advantage of ``second`` with ``num_gpus`` GPUs
+    is_of_winners : both places are the best at these numbers of GPUs
+    is_tie : published runs do not distinguish the two
     """
 
     measure: str
@@ -67,10 +84,22 @@ class Overtaking:
 
 @dataclass
 class Group:
-    """The scenarios that do the same work, so that they can be weighed against each other.
+    """Scenarios of equal work, which can be ranked against each other.
 
-    ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with; ``prices`` have a row of each GPU and contract.
+    Parameters
+    ----------
+    work : name of the work in the plan
+    workload : ``train``, ``inference``, ``serve`` or ``rl``
+    model : name of the model
+    asked : answers to questions that differ between groups
+    shown : measure to show, cost by default
+    by : what a place is, and what it is combined with, in words
+    scenarios : number of scenarios
+    feasible : number of scenarios with a plan
+    unpriced : places without a price
+    with_work : lowest price of an hour with work [USD] over solid prices, with its row
+    prices : first row of each GPU and contract
+    spots : best scenario of each place and number of GPUs
     """
 
     work: str
@@ -89,7 +118,13 @@ class Group:
     _kept: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
-        """Take in a scenario."""
+        """Take in a scenario.
+
+        Parameters
+        ----------
+        row : result columns of the scenario
+        spot : place and number of GPUs of the scenario
+        """
         self.scenarios += 1
         here = self.spots.setdefault(spot, Spotted())
         if not row["feasible"]:
@@ -155,6 +190,10 @@ class Group:
     def regret(self, measure: str) -> float:
         """What the best is expected to lose against those of all other places and numbers, as a
         share of its measure; NaN where nothing tells.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
         """
         best, sign = self.best.get(measure), better(measure)
         others = (here.found.get(measure) for here in self.spots.values())
@@ -169,6 +208,10 @@ class Group:
         """The best as predicted of the rows that are tied with the best and predicted to be better.
 
         Of each kind of evidence the best in a bad case is looked at.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
         """
         best = self.best.get(measure)
         if best is None:
@@ -210,11 +253,22 @@ class Group:
         return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
 
     def knows(self, measure: str) -> bool:
-        """Whether a measure is known of any scenario; it is kept if it was chosen, too."""
+        """Whether a measure is known of any scenario; it is kept if it was chosen, too.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        """
         return any(measure in here.found for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
-        """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown."""
+        """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        count : number of GPUs; None: any
+        """
         known = [
             spot
             for spot, here in self.spots.items()
@@ -234,7 +288,13 @@ class Group:
         return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
-        """The spots whose measure published runs do not tell from that of a spot, or the best."""
+        """The spots whose measure published runs do not tell from that of a spot, or the best.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        spot : place and number of GPUs; None: the best
+        """
         spot = spot or self.best_spot(measure)
         if spot is None:
             return []
@@ -246,7 +306,12 @@ class Group:
         ]
 
     def overtakings(self, measure: str) -> list[Overtaking]:
-        """Where a GPU becomes better than another under the same terms, winners first."""
+        """Where a GPU becomes better than another under the same terms, winners first.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        """
         under: dict[Place, list[Place]] = {}
         for place in self.places:
             under.setdefault(place[1:], []).append(place)
@@ -315,7 +380,13 @@ class Group:
 
 @record(kw_only=True)
 class Summary:
-    """The groups of a sweep, and how many of its scenarios they have."""
+    """Scenarios of a sweep in groups of equal work.
+
+    Parameters
+    ----------
+    plan : plan of the sweep
+    groups : groups of scenarios
+    """
 
     plan: SweepPlan
     groups: tuple[Group, ...]

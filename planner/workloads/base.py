@@ -195,11 +195,14 @@ class Scene:
 
 @record(kw_only=True, repr=False)
 class Evaluation:
-    """One configuration judged.
+    """One configuration with its predictions.
 
-    ``rejected_by`` is what `planner.workloads.plan.evaluated` finds that rejects it, empty
-    where it is feasible. ``more`` are result columns beside those of its candidates,
-    ``detail`` what they come from.
+    Parameters
+    ----------
+    candidates : judged configuration
+    rejected_by : rule or limit that rejects the configuration; empty: feasible
+    more : result columns in addition to those of ``candidates``
+    detail : times of a burst of requests; None: no burst
     """
 
     candidates: Candidates

@@ -53,7 +53,14 @@ _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
 
 @record(kw_only=True)
 class Seen:
-    """One plan that is compared: what was asked, what it reaches, what its time is made of."""
+    """One of the plans of a comparison; each attribute is computed at its first use and cached.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    found : judged configuration
+    name : name in the comparison
+    """
 
     plan: Plan
     found: Evaluation
@@ -114,9 +121,14 @@ class Seen:
 
 @record(kw_only=True)
 class Term:
-    """What two plans have of a part of time [s] or memory [GiB], or of a result column.
+    """A part of the time [s], of the memory [GiB] or a result column of two plans.
 
-    ``ends`` are those of 90 % intervals, where runs like these are published.
+    Parameters
+    ----------
+    name : name of the part or column
+    one : value of the first plan
+    other : value of the second plan
+    ends : 90 % interval of each value; None: unknown
     """
 
     name: str
@@ -143,7 +155,13 @@ class Term:
 
 @record(kw_only=True)
 class Difference:
-    """A plan beside ``other``, that of ``--against``."""
+    """Two plans compared term by term.
+
+    Parameters
+    ----------
+    one : first plan
+    other : second plan (``against``)
+    """
 
     one: Seen
     other: Seen
@@ -233,10 +251,15 @@ _EQUAL = 1e-9
 
 @record(kw_only=True)
 class Result:
-    """A result column of several plans; NaN of one that is impossible or has none.
+    """A result column of several plans.
 
-    ``ends`` are 90 % intervals. ``best`` is the place of the winner; ``ties`` are the places of
-    those that published runs do not tell from it.
+    Parameters
+    ----------
+    name : name of the column
+    values : value of each plan; NaN: infeasible or not known
+    ends : 90 % interval of each value; None: unknown
+    best : index of the best plan
+    ties : indices of the plans that are tied with the best
     """
 
     name: str
@@ -258,9 +281,12 @@ class Result:
 
 @record(kw_only=True)
 class ComparedPlans:
-    """Plans by their names; ``missing`` has what has no plan, and why.
+    """Several plans compared, at least one of them feasible.
 
-    At least one of them is possible.
+    Parameters
+    ----------
+    seens : plans
+    missing : reason by name that has no plan
     """
 
     seens: tuple[Seen, ...]
@@ -301,7 +327,13 @@ class ComparedPlans:
         return _side_by_side([seen.memory for seen in self.seens])
 
     def tie_factor(self, one: int, other: int) -> float:
-        """Within which factor published runs do not tell two plans apart; 1: they do."""
+        """Factor within which published runs do not distinguish two plans; 1: they do.
+
+        Parameters
+        ----------
+        one : index of a plan
+        other : index of another plan
+        """
         plans = self.seens[one], self.seens[other]
         factors = (seen.sure.layout for seen in plans if seen.sure is not None)
         has_ties = all(seen.plan.problem.has_ties for seen in plans)

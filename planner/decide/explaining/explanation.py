@@ -37,10 +37,16 @@ _KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 @record(kw_only=True)
 class Assumption:
-    """A fact that nobody gave, or a number of a spec that nobody measured, and what it moves most.
+    """An assumption of a plan, with its effect on the column that it changes most.
 
-    ``tried`` says what it was changed to; ``low`` and ``high`` are the least and the greatest
-    value of ``column`` over what is assumed and what was tried.
+    Parameters
+    ----------
+    name : question, parameter or number of a spec
+    assumed : assumed value in words
+    tried : alternatives in words
+    column : result column
+    low : least value of ``column`` over assumption and alternatives
+    high : greatest value of ``column`` over assumption and alternatives
     """
 
     name: str
@@ -139,10 +145,14 @@ MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 
 @record(kw_only=True)
 class Explanation:
-    """A plan of one configuration, explained; each part is worked out when it is asked for.
+    """Explanation of one plan; each attribute is computed at its first use and cached.
 
-    ``against`` is the plan beside which it stands, if any; ``burst`` the requests at once that
-    `planner.estimate` takes.
+    Parameters
+    ----------
+    plan : plan of the question
+    found : judged configuration
+    against : plan to compare with; None: none
+    burst : requests that arrive at once; None: none
     """
 
     plan: Plan

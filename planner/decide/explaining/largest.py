@@ -37,12 +37,18 @@ Grown = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
 
 @record(kw_only=True)
 class Largest:
-    """The largest number of a thing with which a plan is feasible.
+    """The largest batch or length with which a plan is feasible.
 
-    ``name`` is the parameter or question, ``own`` the plan's number, ``most`` the largest that was
-    tried, and ``ends_at`` what ends there. ``largest`` is None where not even one is feasible.
-    ``following`` is the next number that the rules allow, and ``reason`` what rejects it. ``rows``
-    are the result columns of some numbers, the largest among them.
+    Parameters
+    ----------
+    name : parameter or question that grows
+    own : value of the plan
+    most : largest value that was tried
+    ends_at : name of what limits ``most``
+    largest : largest feasible value; None: none
+    following : next value that the rules allow; None: none
+    reason : what rejects ``following``
+    rows : result columns by value, for some values and the largest
     """
 
     name: str
@@ -257,10 +263,13 @@ MOST_METHODS = 2_000
 
 @record(kw_only=True)
 class Method:
-    """One of several methods: the ``values`` by which it differs, and the most that fits.
+    """The largest batch of one method.
 
-    ``largest`` is None of what cannot be planned at all; ``reason`` is what ends the batch, or why
-    there is none.
+    Parameters
+    ----------
+    values : values of the settings that differ between methods
+    largest : largest batch; None: the method is invalid
+    reason : what limits the batch, or why there is none
     """
 
     values: Row
@@ -276,9 +285,13 @@ class Method:
 
 @record(kw_only=True)
 class Methods:
-    """Methods with the largest batch of each, ordered by what they differ in.
+    """The largest batch of each method, in the order of the listed values.
 
-    ``name`` is what grows: ``micro_batch_size`` to train, ``concurrency`` to serve.
+    Parameters
+    ----------
+    plan : plan of the first method
+    name : parameter that grows: ``micro_batch_size`` to train, ``concurrency`` to serve
+    methods : methods with their largest batches
     """
 
     plan: Plan

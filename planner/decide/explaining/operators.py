@@ -286,10 +286,13 @@ _USUAL = {"precision": ComputePrecision.BF16.word}
 
 @record(kw_only=True)
 class OperatorTimes:
-    """Operators with their times: a row for each, equally long columns by name.
+    """Times of operators, one row for each.
 
-    ``works``: what each does, as `planner explain` tells it. ``assumed``: what was chosen for the
-    user, and what was left out.
+    Parameters
+    ----------
+    columns : equally long columns by name; times in seconds, rates in TFLOP/s and GB/s
+    works : FLOPs, bytes and bounds of each row
+    assumed : assumptions in sentences
     """
 
     columns: Mapping[str, Sequence[Value]]

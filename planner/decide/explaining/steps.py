@@ -339,9 +339,13 @@ OTHER = "other"
 
 @record(kw_only=True)
 class ExplainedPart:
-    """An operator or another part of a step with what bounds it.
+    """An operator or another part of a step, with its bounds.
 
-    ``bounds`` has its seconds by what bounds them: each kernel counts whole for its largest term.
+    Parameters
+    ----------
+    part : name, module and time of the part
+    bounds : seconds by bound; a kernel counts in full for its largest term [s]
+    at_peak : seconds at the peaks of GPU and links [s]
     """
 
     part: TimedPart
@@ -373,11 +377,14 @@ class ExplainedPart:
 
 @record(kw_only=True)
 class ExplainedStep:
-    """A step: its parts, the longest first, and what bounds them together.
+    """One kind of step with its parts and bounds.
 
     Parameters
     ----------
-    software : as of a `TimedStep`
+    name : kind of step
+    seconds : time of the step [s]
+    parts : parts, longest first
+    software : profile of its efficiencies; empty: that of the plan
     """
 
     name: str

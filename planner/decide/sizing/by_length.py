@@ -38,7 +38,13 @@ ALL_PROMPTS = "all prompts"
 
 @record(kw_only=True)
 class Cut:
-    """Where prompts were cut [tokens], and USD a day of the pools; infinite where one cannot be."""
+    """Prompt lengths at which requests are divided into pools.
+
+    Parameters
+    ----------
+    ends : prompt lengths [tokens]
+    cost : cost of the pools [USD/day]; infinite: a pool is infeasible
+    """
 
     ends: tuple[int, ...]
     cost: float
@@ -46,9 +52,14 @@ class Cut:
 
 @record(kw_only=True, repr=False)
 class LengthPools:
-    """Pools by the length of prompts, the cheapest ``cuts`` first, and ``mixed``, one of all.
+    """Pools by prompt length compared with one mixed pool.
 
-    ``unlimited`` are the GPUs of either if no limit of latency had to be kept.
+    Parameters
+    ----------
+    pools : pools of the cheapest cut
+    mixed : one pool of all prompts
+    cuts : cuts that were tried, cheapest first
+    unlimited : GPUs of the pools and of the mixed pool without latency limits
     """
 
     pools: SharedFleet

@@ -64,7 +64,15 @@ _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 @record(kw_only=True)
 class Terms:
-    """What a GPU costs in USD/s all day and by the hour, and under which contracts."""
+    """Price of a GPU all day and by the hour.
+
+    Parameters
+    ----------
+    base : price all day [USD/s]
+    base_contract : contract of this price
+    hourly : price by the hour [USD/s]
+    hourly_contract : contract of this price
+    """
 
     base: float
     base_contract: str
@@ -74,10 +82,15 @@ class Terms:
 
 @record(kw_only=True)
 class Hour:
-    """A period of the day, the GPUs that serve it, and what they could serve [1/s].
+    """A period of the day and the GPUs that serve it.
 
-    ``base`` of them are paid all day, the others by the hour. ``paid`` are the parts of the period:
-    hours, and the GPUs that run in them. GPUs that start for a later period run too.
+    Parameters
+    ----------
+    period : period with its request rate
+    num_gpus : GPUs that serve
+    base : of these, GPUs that are paid all day
+    capacity : request rate that the GPUs can serve [1/s]
+    paid : hours and running GPUs of each part of the period, with GPUs that start for a later one
     """
 
     period: Period
@@ -92,16 +105,27 @@ class Hour:
         return max(self.num_gpus - self.base, 0)
 
     def hours_beyond(self, base: int) -> float:
-        """GPU-hours of what runs beyond a base."""
+        """GPU-hours of what runs beyond a base.
+
+        Parameters
+        ----------
+        base : number of GPUs
+        """
         return sum(hours * max(gpus - base, 0) for hours, gpus in self.paid)
 
 
 @record(kw_only=True)
 class Day:
-    """A day on one GPU: one layout throughout, as many copies of it as each hour needs.
+    """A day of a service on one GPU type: one layout, with copies for each hour.
 
-    ``peak`` is its fleet at the peak, ``base`` GPUs are held all day, and those by the hour start
-    ``startup_time`` seconds before they serve.
+    Parameters
+    ----------
+    load : request rate over the day
+    peak : fleet at the peak
+    hours : periods with their GPUs
+    base : GPUs that are paid all day
+    terms : price of the GPUs
+    startup_time : time from the start of a GPU to its first request [s]
     """
 
     load: Load
@@ -151,7 +175,12 @@ class Day:
         return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
 
     def followed(self, spare: float) -> tuple[Spans, Spans]:
-        """The GPUs that it asks for with a spare, and the requests/s that it serves."""
+        """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
+
+        Parameters
+        ----------
+        spare : capacity beyond the current load, as a share of the load
+        """
         return followed(self.load, self._fleets, spare, self.startup_time)
 
     @property

@@ -44,7 +44,13 @@ _COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tok
 
 @record(kw_only=True)
 class Budget:
-    """USD in total, or in every ``period`` [s] where there is one."""
+    """Money to spend, in total or per period.
+
+    Parameters
+    ----------
+    amount : amount [USD]
+    period : duration of the period [s]; None: in total
+    """
 
     amount: float
     period: float | None = None
@@ -83,10 +89,13 @@ def read_budget(given: object, said: str = "budget") -> Budget:
 
 @record(kw_only=True)
 class Yield:
-    """What a fleet within an envelope carries, and what is paid for that elsewhere.
+    """Load that a fleet carries within a limit of power or a budget.
 
-    ``api``: published prices per token of the model, at which its requests could be sold; ``pue``
-    is the power of the building over that of what computes in it, None where no power is known.
+    Parameters
+    ----------
+    fleet : fleet
+    api : published prices per token of the model
+    pue : power of the building over that of the IT equipment; None: unknown
     """
 
     fleet: Fleet

@@ -35,7 +35,14 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 @record(kw_only=True)
 class Period:
-    """A part of the day that begins at ``start`` and lasts ``hours``, with its requests per s."""
+    """A part of the day with constant request rate.
+
+    Parameters
+    ----------
+    start : start after midnight [h]
+    hours : duration [h]
+    request_rate : request rate [1/s]
+    """
 
     start: float
     hours: float
@@ -54,9 +61,13 @@ class Period:
 
 @record(kw_only=True)
 class Load:
-    """The periods of a day, from midnight to midnight, or of a time that comes again and again.
+    """Request rate over a day, or over a time that repeats.
 
-    ``source`` says what it was made of, where that is no file of a load.
+    Parameters
+    ----------
+    name : name of the load
+    periods : periods in order
+    source : origin of the load, if it is not a file of a load
     """
 
     name: str

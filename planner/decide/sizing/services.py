@@ -161,7 +161,14 @@ _PARTS = (0.25, 0.5, 0.75)
 
 @record(kw_only=True)
 class Service:
-    """A service by its name: what it is asked, and its load where that changes over a day."""
+    """A service.
+
+    Parameters
+    ----------
+    name : name
+    request : planning question
+    load : request rate over a day; None: constant
+    """
 
     name: str
     request: Request
@@ -178,7 +185,12 @@ class Service:
         return [period.start for period in self.load.periods] if self.load else [0.0]
 
     def of_share(self, part: float) -> Service:
-        """The same with a share of its requests."""
+        """The same with a share of its requests.
+
+        Parameters
+        ----------
+        part : share of the requests, 0 to 1
+        """
         if part == 1:
             return self
         if self.load is None:
@@ -191,7 +203,14 @@ class Service:
 
 @record(kw_only=True)
 class Part:
-    """The share of a service's requests that a type of GPU takes."""
+    """Part of a service on one type of GPU.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    share : share of the requests
+    size : size for this share
+    """
 
     gpu: str
     share: float
@@ -205,10 +224,15 @@ class Part:
 
 @record(kw_only=True)
 class Placement:
-    """A service in parts on types of GPUs, among the ``sizes`` that it would have on each.
+    """Placement of a service on types of GPUs.
 
-    ``alone`` is what its GPUs would cost a day [USD] if it had all its requests on one type and no
-    other service shared them, by type; NaN where it cannot run.
+    Parameters
+    ----------
+    service : service
+    parts : share of the requests on each type
+    sizes : size of the service with all requests on one type, by type
+    alone : cost of a day with all requests on one type and unshared GPUs, by type [USD]; NaN: does
+        not run
     """
 
     service: Service
@@ -224,7 +248,19 @@ class Placement:
 
 @record(kw_only=True)
 class Pool:
-    """The GPUs of one type: ``gpus`` of all services in each part of the day, ``held`` all day."""
+    """Pool of GPUs of one type.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    stock : GPUs that exist; infinite: no limit
+    terms : price of the GPUs
+    gpus : GPUs of all services in each part of the day
+    hours : hours of each part of the day
+    held : GPUs that are paid all day
+    cost : cost of a day [USD]; NaN: unknown price
+    of_peaks : sum of the services' peaks [GPUs]
+    """
 
     gpu: str
     stock: float
@@ -263,10 +299,16 @@ class Pool:
 
 @record(kw_only=True, repr=False)
 class SharedFleet:
-    """Services on the GPUs that they share; ``is_proven``: no other way costs less.
+    """Services on shared GPUs, with the pool of each type of GPU.
 
-    ``of_one_type`` is what a day would cost [USD] with all services on one type, whatever its
-    stock, by type; those on which one cannot run are left out.
+    Parameters
+    ----------
+    placements : types of GPUs of each service
+    pools : pool of each type of GPU
+    request : fields that all services have in common
+    is_proven : no other placement costs less
+    of_one_type : cost of a day with all services on one type, ignoring its stock, by type [USD];
+        types that cannot run a service are left out
     """
 
     placements: tuple[Placement, ...]

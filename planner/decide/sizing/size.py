@@ -58,10 +58,18 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service: the one to take first, then the cheapest in a bad case,
-    without a plan last.
+    """Sizes of a run or a service on each GPU and contract, the recommended one first.
 
-    ``fits_alone``: nothing says how fast it must be, and the fewest GPUs that fit are looked for.
+    The others follow by cost in a bad case; those without a plan are last.
+
+    Parameters
+    ----------
+    request : planning question
+    sizes : size on each GPU and contract
+    load : request rate over a day; None: constant
+    budget : budget; None: none
+    fits_alone : no time, cost or rate was requested, so that the fewest GPUs that fit are the
+        answer
     """
 
     request: Request

@@ -286,10 +286,17 @@ _PREFERRED = ("allocated", "reserved", "device")
 
 @record(kw_only=True)
 class Compared:
-    """A quantity as measured and as predicted, in the unit of its column.
+    """A measured quantity and its prediction, in the unit of its column.
 
-    ``spread`` is what 80 % of the steps lie between, ``predicted`` None where the plan does not
-    tell it; its ends are NaN where no interval is known. ``percent`` is that of a percentile.
+    Parameters
+    ----------
+    name : column of the quantity
+    measured : measured value
+    predicted : predicted value with its 90 % interval, whose ends are NaN if unknown; None: the
+        plan has no prediction
+    spread : range of 80 % of the steps; None: unknown
+    percent : percentile that the quantity is of; None: no percentile
+    kind : kind of memory that the log measures, such as ``allocated``
     """
 
     name: str
@@ -317,9 +324,15 @@ class Compared:
 
 @record(kw_only=True)
 class Comparison:
-    """A log and its plan: quantities, what a reader must know, and the row of the run.
+    """A log compared with the prediction of its plan.
 
-    ``cells`` is empty where no row can tell the run, ``no_row`` then says why.
+    Parameters
+    ----------
+    reading : log as read
+    quantities : measured quantities with their predictions
+    notes : sentences that qualify the comparison
+    cells : row of the run for a table of runs; empty: see ``no_row``
+    no_row : why there is no row
     """
 
     reading: Reading
