@@ -117,6 +117,10 @@ def estimate(
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is one
     static batch, ``serve`` a stream of requests.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if to serve: no concurrency reaches the
+    ``request_rate``.
+
     Parameters
     ----------
     burst : number of requests that arrive at once, to serve; None: none
@@ -131,6 +135,9 @@ def estimate(
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     """The step time of any batch of one serving configuration, for simulators of engines.
+
+    Raises SpecError or SearchSpaceError as in `estimate`; or prefill and decode have workers of
+    their own; InfeasibleError if the configuration cannot be.
 
     Parameters
     ----------
@@ -157,6 +164,9 @@ def size(
 ) -> Sized:
     """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
+    alike, or nothing says what the GPUs must reach.
+
     Parameters
     ----------
     contract : one or several, or ``all``; default: the usual one of each GPU
@@ -175,12 +185,6 @@ def size(
         serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
         several or ``all``; where neither it nor a cluster is given, all current ones of data
         centers. ``num_gpus`` are the numbers that a run may have, default: whole nodes.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible for all GPUs alike, or nothing says what the
-        GPUs must reach.
 
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
@@ -214,6 +218,9 @@ def size_services(
 ) -> Shared:
     """Several services on GPUs that they share, so that all together cost least a day.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; a line for
+    each service; InfeasibleError if a service runs on none of the GPUs, or the stock is too small.
+
     Parameters
     ----------
     services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
@@ -226,13 +233,6 @@ def size_services(
     progress : is told how many services are sized
     workers : processes that share the GPUs
     common : what all services have in common, as in `size`
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; a line for each service.
-    InfeasibleError
-        A service runs on none of the GPUs, or the stock is too small.
 
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
@@ -267,6 +267,9 @@ def size_pools(
 ) -> Pooled:
     """A service in pools by the length of its prompts, beside one pool of all.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
+    are alike; InfeasibleError if a pool runs on none of the GPUs, or the stock is too small.
+
     Parameters
     ----------
     pools : how many, of which the ends are looked for among quantiles of the prompts, or the
@@ -274,13 +277,6 @@ def size_pools(
     stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; all prompts are alike.
-    InfeasibleError
-        A pool runs on none of the GPUs, or the stock is too small.
 
     >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
     ...                    request_rate=100, lengths="azure-code", engine="vllm",
@@ -317,6 +313,10 @@ def sweep(
 ) -> Sweep:
     """Every combination of the lists in a plan, one search each; continues an unfinished sweep.
 
+    Raises SpecError or SearchSpaceError if what the plan asks is unknown, contradictory or too
+    much: one line for each fault; OutputError if the directory cannot be written, or is that of
+    another plan, version or specs.
+
     Parameters
     ----------
     plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
@@ -326,13 +326,6 @@ def sweep(
     fresh : start again; the contents of the directory are removed
     specs : folder of own spec files
     progress : called with the number of scenarios done
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        What the plan asks is unknown, contradictory or too much: one line for each fault.
-    OutputError
-        The directory cannot be written, or is that of another plan, version or specs.
     """
     folder = None if specs is None else Path(specs)
     if isinstance(plan, Mapping):
@@ -354,6 +347,9 @@ def operators(
 ) -> Operators:
     """How long one kernel, collective or copy takes, and what bounds it.
 
+    Raises SpecError or SearchSpaceError if something is unknown, missing, or of no use to the
+    operator.
+
     Parameters
     ----------
     operator : one or more of `planner.decide.explaining.operators.KINDS`: ``gemm``, ``send`` ...
@@ -366,11 +362,6 @@ def operators(
     Operators
         ``columns``: equally long lists by name, a row for every combination; ``works``: what each
         does.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, missing, or of no use to the operator.
 
     >>> found = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
     >>> [round(rate) for rate in found.columns["tflops"]]
@@ -391,6 +382,10 @@ def write_launch(
 ) -> Launch:
     """The files that start a plan with a tool: the plan of a file, or what a search recommends.
 
+    Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
+    impossible, or nothing fits; LaunchError if target or wrapper is unknown, or cannot start the
+    plan; OutputError if a file of the user's stands in the way, or the directory cannot be written.
+
     Parameters
     ----------
     target : the tool: ``megatron-lm``, ``vllm`` ...
@@ -398,15 +393,6 @@ def write_launch(
     plan : a plan file; fields of ``request`` beside it change it
     wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
     request : those of `search`; without a framework or engine those of the target are tried
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        Something is unknown, faulty or impossible, or nothing fits.
-    LaunchError
-        Target or wrapper is unknown, or cannot start the plan.
-    OutputError
-        A file of the user's stands in the way, or the directory cannot be written.
     """
     base = None if plan is None else PinnedPlan.read(Path(plan)).request()
     asked = make_request(request, base=base)
@@ -424,6 +410,9 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     Settings that neither the file nor ``answers`` specify are assumed, except the model. With
     ``workload="rl"`` a file that trains on its own generated answers is read as the whole step,
     else as the update only.
+
+    Raises LaunchError if it cannot be read, starts nothing that planner knows, or leaves the model
+    open; SpecError or SearchSpaceError if it names what is unknown.
 
     Parameters
     ----------
@@ -447,6 +436,9 @@ def validate_log(
 ) -> Comparison:
     """What a run's log measured beside what its plan predicted.
 
+    Raises LaunchError if the log cannot be read, or is of another run than the plan's; SpecError or
+    SearchSpaceError if the plan is none, or names what is unknown.
+
     Parameters
     ----------
     log : what the run printed, or a result file of its benchmark
@@ -459,13 +451,6 @@ def validate_log(
     Comparison
         ``quantities`` by the names of columns of runs, in their units [s, 1/s, GiB], each with
         its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
-
-    Raises
-    ------
-    LaunchError
-        The log cannot be read, or is of another run than the plan's.
-    SpecError, SearchSpaceError
-        The plan is none, or names what is unknown.
     """
     from planner.logs.formats import read_log
     from planner.validation.logs.compare import compare
@@ -485,6 +470,10 @@ def explain(
     **request: object,
 ) -> Explained:
     """Why a plan takes its time and memory, and what would change them.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the plan does not fit or breaks a rule, or nothing is
+    feasible; LaunchError if a file holds no plan, or has no such row.
 
     Parameters
     ----------
@@ -515,6 +504,9 @@ def explain(
 def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
     """Plans side by side: where they differ, which is better, what is tied.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or of
+    several kinds; InfeasibleError if fewer than two have a plan.
+
     Parameters
     ----------
     things : two or more: files of plans, of results (``FILE``, ``FILE:ROW``) or launch files of
@@ -522,13 +514,6 @@ def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
         without one), each with the plan that a search recommends
     request : the question that all have in common: the fields of `planner.Request`; beside files
         what is changed in all
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or of several kinds.
-    InfeasibleError
-        Fewer than two have a plan.
 
     >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
     >>> found.results[0].name, found.seens[found.results[0].best].name
@@ -552,15 +537,13 @@ def max_batch(
 ) -> Largest:
     """The largest micro-batch, or the most concurrent requests, within memory and limits.
 
+    Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `explain` raises them; a
+    plan that does not fit is none of them.
+
     Parameters
     ----------
     plan, row, base, request : as `explain` takes them; ``constraints`` among them are kept, and
         ``confidence`` is the probability to fit and keep them
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError, LaunchError
-        As `explain` raises them; a plan that does not fit is none of them.
 
     >>> found = max_batch(model="llama-7b", num_gpus=8, settings={"recompute": "full"})
     >>> found.name, found.largest, found.following
@@ -578,17 +561,14 @@ def max_batches(
 ) -> Methods:
     """The largest batch of each of several methods: every combination of what is listed.
 
+    Raises SpecError, SearchSpaceError or LaunchError as `max_batch` raises them; or there are more
+    than 2,000 methods. One that does not fit is none of them, but a row without a batch.
+
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them; ``settings``, ``gpu``, ``num_gpus``,
         ``model``, ``adapter``, ``framework``, ``engine`` and ``precision`` may be several. What
         is not set keeps its default: nothing is searched
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, LaunchError
-        As `max_batch` raises them; or there are more than 2,000 methods. One that does not fit
-        is none of them, but a row without a batch.
 
     >>> found = max_batches(model="llama-7b", num_gpus=8, settings={"recompute": "none,full"})
     >>> found.columns["recompute"], found.columns["micro_batch_size"]
@@ -609,16 +589,13 @@ def max_length(
 ) -> Largest:
     """The longest sequence, prompt or answer that fits and keeps the limits.
 
+    Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `max_batch` raises them.
+
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError, LaunchError
-        As `max_batch` raises them.
     """
     found, evaluation = _one_plan(plan, row, base, request)
     known = found.workload.longest or found.workload.lengths

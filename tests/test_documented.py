@@ -39,9 +39,9 @@ def functions_of(holder: Any) -> Iterator[Any]:
     """The public functions of a module, or the public methods of a class, that are its own."""
     for name, value in vars(holder).items():
         function = inspect.unwrap(getattr(value, "__func__", value))
-        if inspect.isfunction(function) and not name.startswith("_"):
-            if function.__module__ == getattr(holder, "__module__", holder.__name__):
-                yield function
+        place = getattr(holder, "__module__", holder.__name__)
+        if inspect.isfunction(function) and name[0] != "_" and function.__module__ == place:
+            yield function
 
 
 def classes_of(module: ModuleType) -> list[type]:
@@ -95,7 +95,7 @@ def annotations_of(kind: type) -> Iterator[object]:
 
 
 def fields_of(kind: type) -> dict[str, object]:
-    """The public fields that a dataclass or a named tuple has of its own, with their annotations."""
+    """The annotations of the public fields that a dataclass or a named tuple defines itself."""
     if not dataclasses.is_dataclass(kind) and not hasattr(kind, "_fields"):
         return {}
     fields = vars(kind).get("__annotations__", {})

@@ -309,10 +309,7 @@ _DEVIATION = NormalDist()
 def checked_confidence(given: float, said: str = "confidence") -> float:
     """A confidence that the intervals tell of.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none.
+    Raises SearchSpaceError if it is none.
     """
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(

@@ -50,7 +50,7 @@ class Predictor:
     def of(cls, candidates: Candidates) -> Predictor:
         """The predictor of the first of some candidates.
 
-        Raises SearchSpaceError if its replicas do not do all of a request.
+        Raises SearchSpaceError if prefill and decode have separate workers.
 
         Parameters
         ----------
@@ -79,6 +79,8 @@ class Predictor:
 
     def predict(self, batch: Batched) -> float:
         """The time of one step through all pipeline stages [s].
+
+        Raises SearchSpaceError if a request has no new tokens, or one of its numbers is none.
 
         Parameters
         ----------

@@ -191,12 +191,8 @@ class StudyFile:
 
     Without a name, each problem has its own: a file holds the studies of many problems.
 
-    Raises
-    ------
-    SearchSpaceError
-        The named study belongs to another problem.
-    OutputError
-        The file cannot be read or written.
+    Raises SearchSpaceError if the named study belongs to another problem; OutputError if the file
+    cannot be read or written.
     """
 
     def __init__(self, path: str, samples: Samples, name: str | None = None) -> None:
@@ -471,6 +467,9 @@ def sample(
 
     Whatever is evaluated beside the trials is counted among the configurations evaluated.
 
+    Raises SearchSpaceError if an argument is impossible, or the study belongs to another problem;
+    OutputError if the file cannot be read or written.
+
     Parameters
     ----------
     samples : the problem; it gathers what is evaluated
@@ -480,13 +479,6 @@ def sample(
         ends like a call that was never interrupted
     study_name : which study of the file; by default one per problem
     progress : is told the trials done after each batch
-
-    Raises
-    ------
-    SearchSpaceError
-        An argument is impossible, or the study belongs to another problem.
-    OutputError
-        The file cannot be read or written.
     """
     _check(trials, seed, sampler)
     with _quiet():

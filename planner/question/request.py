@@ -316,10 +316,7 @@ class Request:
     def one_contract(self) -> str | None:
         """The contract of what has one; None for the usual one.
 
-        Raises
-        ------
-        SearchSpaceError
-            There are several.
+        Raises SearchSpaceError if the request has several contracts.
         """
         if isinstance(self.contract, tuple):
             raise SearchSpaceError(f"Give one contract, not {', '.join(self.contract)}.")

@@ -334,10 +334,7 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
 def terms_about(group: str, workload: str = "") -> tuple[str, ...]:
     """The names of a group of terms, of those that a workload knows where one is named, in order.
 
-    Raises
-    ------
-    KeyError
-        The table has no such group.
+    Raises KeyError if the table has no such group.
 
     >>> terms_about("degree", "serve")[:2]
     ('tensor_parallel', 'pipeline_parallel')

@@ -46,12 +46,8 @@ from planner.show import page
 def recommended_of(request: Request) -> PinnedPlan:
     """What a search of a request recommends.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        Nothing fits.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
+    InfeasibleError if nothing fits.
     """
     plan = make_plan(request)
     result = exhaustive_search(plan.problem)
@@ -63,12 +59,8 @@ def recommended_of(request: Request) -> PinnedPlan:
 def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
     """The one plan of a request, feasible or not; the recommended one where its layout is open.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The layout is open, and nothing fits.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the layout is open, and nothing fits.
     """
     chosen = request
     if is_open:
@@ -96,6 +88,8 @@ class _Shown:
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
         """The result as plain text, a few lines or the ``full`` report.
+
+        Raises SearchSpaceError if the width is not that of a text.
 
         Parameters
         ----------
@@ -133,14 +127,8 @@ class _Deployable(_Shown):
     def compare_api(self) -> ApiComparison:
         """The deployment, of a search the recommended one, beside published prices per token.
 
-        Raises
-        ------
-        SearchSpaceError
-            The workload is not ``serve``.
-        InfeasibleError
-            Nothing is feasible, or it does not fit or misses a limit.
-        SpecError
-            A list of prices has faults.
+        Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
+        feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
         """
         check_comparable(self.plan.workload.name)
         if reason := self._why_not():

@@ -57,7 +57,7 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     Where several lists have prices of a provider, those of the first count: of ``folder``, of the
     working directory, of what is shipped.
 
-    Raises SpecError if a list has faults; the message has one line for each.
+    Raises SpecError if a list has errors, one line for each.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
 def priced_models(folder: Path | None = None) -> list[str]:
     """The models that a list has prices of, sorted.
 
-    Raises SpecError if a list has faults; the message has one line for each.
+    Raises SpecError if a list has errors, one line for each.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def priced_models(folder: Path | None = None) -> list[str]:
 def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     """The prices of a file, in order.
 
-    Raises SpecError with one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
 
     Parameters
     ----------

@@ -44,8 +44,8 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     by the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) whose ``config.json``
     is not in the local cache, see `copied_from`.
 
-    Raises SpecError if it is unknown, or its file has faults; MissingDependencyError if it has to
-    be downloaded, and huggingface-hub is not installed.
+    Raises SpecError if the model is unknown or its file has errors; MissingDependencyError if it
+    has to be downloaded, and huggingface-hub is not installed.
 
     Parameters
     ----------

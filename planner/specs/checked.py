@@ -129,7 +129,7 @@ class Faults(ValueError):
 def checked(cls: type[Made]) -> type[Made]:
     """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
 
-    Raises Faults when one is made of values that its annotations or its validators refuse.
+    Raises Faults if annotations or validators refuse a value.
     """
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
@@ -140,7 +140,7 @@ def checked(cls: type[Made]) -> type[Made]:
 def checked_of(kind: type[Made], values: Mapping[str, object], context: object) -> Made:
     """A ``kind`` of values that share a ``context``.
 
-    Raises Faults if its annotations or its validators refuse them.
+    Raises Faults if annotations or validators refuse a value.
 
     Parameters
     ----------

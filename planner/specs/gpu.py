@@ -196,7 +196,7 @@ class CollectiveEfficiency:
     latency_per_rank : a1
     bandwidth_fraction : B over the bandwidth of the link
     ramp_bytes : V0
-    small_group_penalty : x [ranks]
+    small_group_penalty : x, loss of bandwidth in small groups [ranks]
     """
 
     base_latency: Seconds

@@ -48,7 +48,7 @@ class Loaded(Generic[Spec]):
 def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
     """A GPU by name, alias or path, completed with the defaults of its class.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
 def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[GpuSpec]:
     """As `load_gpu`, with the source of each number.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[Gp
 def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
     """A cluster by name, alias or path.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
 def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loaded[ClusterSpec]:
     """As `load_cluster`, with the source of each number.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def loaded(
 ) -> Loaded[Spec]:
     """A table as a spec with the source of each number; ``others``: files it was completed from.
 
-    Raises SpecError with one line per fault.
+    Raises SpecError with one line per error.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class GemmTable:
 def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     """The file of a table that the GPU file ``where`` names as ``gemm_table``.
 
-    Raises SpecError if there is none.
+    Raises SpecError if the file is missing.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
 def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTable:
     """The table that the GPU ``where`` names.
 
-    Raises SpecError if there is none, or it is not a full grid of positive numbers.
+    Raises SpecError if the table is missing or no full grid of positive numbers.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
 def read_gemm_table(path: Path) -> GemmTable:
     """The table of a file, read once.
 
-    Raises SpecError if it is not a full grid of positive numbers.
+    Raises SpecError if the table is no full grid of positive numbers.
 
     Parameters
     ----------

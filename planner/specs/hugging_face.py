@@ -48,7 +48,7 @@ def is_repository(name: str) -> bool:
 def read_config(path: Path, name: str | None = None) -> ModelSpec:
     """The model that a ``config.json`` describes.
 
-    Raises SpecError with one line per fault: file, key and what is wrong. Model types that are not
+    Raises SpecError with one line per error: file, key and problem. Model types that are not
     supported are refused, naming what of them is not modelled, or those that are.
 
     Parameters

@@ -9,6 +9,9 @@ config : ``config.json`` of the model
 layer : index of a layer, from 0
 key : key of ``config.json``
 fields : fields of the attention that the family fixes
+number : layers of a period, if the config does not set it
+period, usual : key of the number of layers of a period, and its default
+offset, first : key of the position of a layer in its period, and its default
 """
 
 from __future__ import annotations
@@ -119,10 +122,6 @@ def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
     """Hold of all but one layer in ``number``, or in what the config says: the last of them.
 
     It may say a number, 0 for no layer, or letters, L for those of which it holds.
-
-    Parameters
-    ----------
-    number : layers of a period, if the config lacks the key
     """
 
     def rule(config: ConfigReader, layer: int) -> bool:
@@ -135,22 +134,12 @@ def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
 
 
 def all_but_first_of(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, the first of them.
-
-    Parameters
-    ----------
-    number : layers of a period
-    """
+    """Hold of all but one layer in ``number``, the first of them."""
     return lambda _, layer: layer % number != 0
 
 
 def all_but_every_from_last(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, counted back from the last layer.
-
-    Parameters
-    ----------
-    number : layers of a period
-    """
+    """Hold of all but one layer in ``number``, counted back from the last layer."""
     return lambda config, layer: (config.layers() - 1 - layer) % number != 0
 
 
@@ -176,15 +165,7 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
 
 
 def at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of one layer in each period.
-
-    Parameters
-    ----------
-    period : key of the number of layers of a period
-    usual : layers of a period, if the config lacks the key
-    offset : key of the position in the period
-    first : position in the period, if the config lacks the key
-    """
+    """Hold of one layer in each period."""
 
     def rule(config: ConfigReader, layer: int) -> bool:
         return layer % config.size(period, usual) == config.size(offset, first, least=0)
@@ -193,15 +174,7 @@ def at(period: str, usual: int, offset: str, first: int) -> Rule:
 
 
 def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of all layers but one in each period.
-
-    Parameters
-    ----------
-    period : key of the number of layers of a period
-    usual : layers of a period, if the config lacks the key
-    offset : key of the position in the period
-    first : position in the period, if the config lacks the key
-    """
+    """Hold of all layers but one in each period."""
     holds = at(period, usual, offset, first)
     return lambda config, layer: not holds(config, layer)
 

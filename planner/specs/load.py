@@ -80,8 +80,8 @@ Spec = TypeVar("Spec")
 def read_bytes(path: Path, limit: int = SMALL) -> bytes:
     """The content of a file of at most ``limit`` bytes.
 
-    Raises SpecError if it cannot be read, is larger, or is no regular file: a device or a pipe may
-    never end.
+    Raises SpecError if the file cannot be read, is larger, or is no regular file: a device or a
+    pipe may never end.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def read_bytes(path: Path, limit: int = SMALL) -> bytes:
 def read_text(path: Path, limit: int = SMALL) -> str:
     """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
 
-    Raises SpecError if it cannot be read, is larger, is no regular file, or is not UTF-8.
+    Raises SpecError if the file cannot be read, is larger, is no regular file, or is not UTF-8.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _parsed(path: Path) -> dict[str, object]:
 def read_spec(kind: type[Spec], path: Path) -> Spec:
     """A spec file as a validated, frozen object.
 
-    Raises SpecError with one line per fault: file, key, what is wrong, and a close match.
+    Raises SpecError with one line per error: file, key, problem and a close match.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
 def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
     """``table`` as a ``kind``; ``where`` names it in error messages.
 
-    Raises SpecError with one line per fault.
+    Raises SpecError with one line per error.
 
     Parameters
     ----------
@@ -273,9 +273,9 @@ def records(
 
     What the columns ``once`` say together stands in one row.
 
-    Raises SpecError if it cannot be read, is no CSV, has a column that is unknown or lacks one that
-    is needed, a row has more cells than there are columns, or something is wrong with one; one line
-    each.
+    Raises SpecError if the file cannot be read, is no CSV, has a column that is unknown or lacks
+    one that is needed, a row has more cells than there are columns, or something is wrong with one;
+    one line each.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
 def number(text: str, column: str) -> float:
     """A finite number that is not negative.
 
-    Raises ValueError if it is none.
+    Raises ValueError if the text is no such number.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def number(text: str, column: str) -> float:
 def filled(cell: str, column: str) -> str:
     """Any text but an empty one.
 
-    Raises ValueError if it is empty.
+    Raises ValueError if the cell is empty.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def dated(cell: str, _: str) -> str:
 def month(date: str) -> int | None:
     """The number of a date's month, that of January where only the year is known; None undated.
 
-    Raises ValueError if it is no date.
+    Raises ValueError if the text is no date.
 
     Parameters
     ----------

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
+from planner.specs.attention import (
+    AttentionSpec,
+    Size,
+    SizeOrZero,
+    refuse,
+)
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
 from planner.specs.images import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word
 
 MOST_LAYERS = 10_000
-WIDEST_HEAD = 8192
 WIDEST_TO_HIDDEN = 256
-LINEAR_FIELDS = (
-    "linear_num_key_heads",
-    "linear_num_value_heads",
-    "linear_key_head_dim",
-    "linear_value_head_dim",
-    "linear_conv_kernel_dim",
-)
-INDEX_FIELDS = ("index_n_heads", "index_head_dim", "index_topk")
-COMPRESSED_FIELDS = ("o_groups", "o_lora_rank")
-_STANDARD_FLAGS = (
-    "qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate", "shares_cache",
-)  # fmt: skip
-_LATENT_FLAGS = ("attn_output_gate", "shares_cache")
-_FILTERED = (AttentionKind.LINEAR, AttentionKind.MAMBA1, AttentionKind.MAMBA2)
-_SCANS = (*_FILTERED, AttentionKind.LIGHTNING)
-_KINDS_OF_FIELDS = {
-    ("v_head_dim", "kv_lora_rank"): (AttentionKind.LATENT,),
-    ("q_lora_rank", "qk_rope_head_dim"): (AttentionKind.LATENT, AttentionKind.COMPRESSED),
-    INDEX_FIELDS: (AttentionKind.LATENT, AttentionKind.COMPRESSED, AttentionKind.STANDARD),
-    ("index_kpool",): (AttentionKind.LATENT,),
-    (*COMPRESSED_FIELDS, "compress_ratio"): (AttentionKind.COMPRESSED,),
-    LINEAR_FIELDS[:-1]: _SCANS,
-    LINEAR_FIELDS[-1:]: (*_FILTERED, AttentionKind.CONVOLUTION),
-    ("linear_gate_rank",): (AttentionKind.LINEAR, AttentionKind.MAMBA1),
-    ("linear_channel_decay", "linear_full_gate"): (AttentionKind.LINEAR,),
-}
 _FEED_FORWARD_WIDTHS = (
     "intermediate_size",
     "moe_intermediate_size",
@@ -50,8 +29,6 @@ _FEED_FORWARD_WIDTHS = (
 MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
 
 
-Size = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
-SizeOrZero = Annotated[int, Strict(), Interval(ge=0, le=10**9)]
 MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
 Modules = Annotated[int, Strict(), Interval(ge=0, le=MOST_MODULES)]
@@ -63,167 +40,6 @@ class Placement(StrEnum):
 
     CONTIGUOUS = "contiguous"
     INTERLEAVED = "interleaved"
-
-
-@checked
-class AttentionSpec:
-    """Multi-head, grouped-query or multi-query attention, latent or linear attention, Mamba-2.
-
-    Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
-    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
-    DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query. A layer
-    with ``index_topk`` alone attends to what the layer before it chose; with an ``index_kpool``
-    a key of the indexer is of so many tokens (GLM-5.3). Standard attention that
-    chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
-    (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
-    ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
-    indexer may choose; heads leave it in ``o_groups`` of ``o_lora_rank`` numbers. A layer that
-    ``shares_cache`` has no keys and values of its own: it attends to those of one before it.
-    Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
-    alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
-    the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
-    as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
-    size their dimension, its heads value heads. With a ``linear_gate_rank`` decay and gate of
-    linear attention are one per channel, from latents of that rank (Kimi Delta Attention), but for
-    a ``linear_full_gate``; with ``linear_channel_decay`` they are so without a latent. Mamba-1
-    (``kind = "mamba1"``) has a head of one number for each channel, one key head of the state's
-    size, and the time step comes from ``linear_gate_rank`` numbers [2]_. Lightning attention
-    (``kind = "lightning"``) has a decay that is no parameter, and no convolution [3]_. A gated
-    short convolution (``kind = "convolution"``) has ``linear_conv_kernel_dim`` alone. With
-    ``qk_norm_per_head`` every head has norm weights of its own instead of one ``head_dim`` for all.
-    A query that is not ``causal`` sees the keys after it, too.
-
-    Parameters
-    ----------
-    num_attention_heads : query heads
-    num_key_value_heads : key-value heads
-    head_dim : width of a head; of latent attention qk_nope_head_dim + qk_rope_head_dim
-    kind : kind of attention or state-space mixer
-    v_head_dim : width of a value head; None: ``head_dim``
-    qk_rope_head_dim : rotary part of the width of a head (MLA)
-    q_lora_rank : rank of the compressed queries (MLA); 0: not compressed
-    kv_lora_rank : rank of the compressed keys and values (MLA)
-    sliding_window : tokens that a query attends to; None: all
-    qkv_bias : query, key and value projections have biases
-    output_bias : the output projection has a bias
-    qk_norm : queries and keys are normalized
-    qk_norm_per_head : each head has norm weights, instead of one ``head_dim`` for all
-    sinks : each head has a learned attention sink
-    attn_output_gate : a gate multiplies the output of the heads
-    linear_num_key_heads : key heads of linear attention; groups of B and C in Mamba-2
-    linear_num_value_heads : value heads of linear attention
-    linear_key_head_dim : width of a key head of linear attention; state size in Mamba
-    linear_value_head_dim : width of a value head of linear attention
-    linear_conv_kernel_dim : width of the short convolution [tokens]
-    linear_gate_rank : rank of the latents of decay and gate, or of the time step in Mamba-1; 0: no
-        latents
-    linear_channel_decay : each channel has a decay, without latents
-    linear_full_gate : the gate has no latent although ``linear_gate_rank`` is set
-    index_n_heads : heads of the indexer of sparse attention
-    index_head_dim : width of an indexer head
-    index_topk : keys that each query attends to; 0: all
-    index_kpool : tokens of one key of the indexer
-    compress_ratio : tokens of one compressed cache entry; 0: not compressed
-    o_groups : groups of the low-rank output projection
-    o_lora_rank : numbers of a group of the output projection
-    shares_cache : the layer attends to the keys and values of an earlier layer
-    causal : queries see no later keys
-
-    References
-    ----------
-    .. [1] T. Dao and A. Gu, "Transformers are SSMs," 2024, arXiv:2405.21060, section 5.
-    .. [2] A. Gu and T. Dao, "Mamba: Linear-time sequence modeling with selective state spaces,"
-       2023, arXiv:2312.00752, section 3.
-    .. [3] MiniMax, "MiniMax-01: Scaling foundation models with lightning attention," 2025,
-       arXiv:2501.08313, section 2.2.
-    """
-
-    num_attention_heads: Size
-    num_key_value_heads: Size
-    head_dim: Size
-    kind: AttentionKind = AttentionKind.STANDARD
-    v_head_dim: Size | None = None
-    qk_rope_head_dim: SizeOrZero = 0
-    q_lora_rank: SizeOrZero = 0
-    kv_lora_rank: SizeOrZero = 0
-    sliding_window: Size | None = None
-    qkv_bias: bool = False
-    output_bias: bool = False
-    qk_norm: bool = False
-    qk_norm_per_head: bool = False
-    sinks: bool = False
-    attn_output_gate: bool = False
-    linear_num_key_heads: SizeOrZero = 0
-    linear_num_value_heads: SizeOrZero = 0
-    linear_key_head_dim: SizeOrZero = 0
-    linear_value_head_dim: SizeOrZero = 0
-    linear_conv_kernel_dim: SizeOrZero = 0
-    linear_gate_rank: SizeOrZero = 0
-    linear_channel_decay: bool = False
-    linear_full_gate: bool = False
-    index_n_heads: SizeOrZero = 0
-    index_head_dim: SizeOrZero = 0
-    index_topk: SizeOrZero = 0
-    index_kpool: SizeOrZero = 0
-    compress_ratio: SizeOrZero = 0
-    o_groups: SizeOrZero = 0
-    o_lora_rank: SizeOrZero = 0
-    shares_cache: bool = False
-    causal: bool = field(default=True, repr=False)
-
-    def __post_init__(self) -> None:
-        _refuse(_attention_faults(self))
-
-    @property
-    def has_state(self) -> bool:
-        """Whether a state of fixed size stands for keys and values."""
-        return self.kind in (*_SCANS, AttentionKind.CONVOLUTION)
-
-    @property
-    def split_heads(self) -> tuple[int, int]:
-        """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
-        if self.kind is AttentionKind.MAMBA1:  # every rank has the whole keys of its channels
-            return self.linear_num_value_heads, self.linear_num_value_heads
-        if self.has_state and self.linear_num_value_heads:
-            return self.linear_num_value_heads, self.linear_num_key_heads
-        return self.num_attention_heads, self.num_key_value_heads
-
-    @property
-    def linear_keys(self) -> int:
-        """Width of the keys, and of the queries, of linear attention."""
-        return self.linear_num_key_heads * self.linear_key_head_dim
-
-    @property
-    def linear_values(self) -> int:
-        """Width of the values, of the gate and of the output of linear attention."""
-        return self.linear_num_value_heads * self.linear_value_head_dim
-
-    @property
-    def linear_mixed(self) -> int:
-        """Width of queries, keys and values together, which the convolution mixes.
-
-        Mamba-1 makes keys and queries of what is mixed.
-        """
-        if self.kind is AttentionKind.MAMBA1:
-            return self.linear_values
-        return 2 * self.linear_keys + self.linear_values
-
-    @property
-    def linear_projected(self) -> int:
-        """Columns of the input projection: what is mixed, the gate, one or two per value head.
-
-        Latents of decay and gate stand for the gate and one of the two. Mamba-1 and lightning
-        attention have no number per head.
-        """
-        if self.kind in (AttentionKind.MAMBA1, AttentionKind.LIGHTNING):
-            return self.linear_mixed + self.linear_values
-        rank, heads = self.linear_gate_rank, self.linear_num_value_heads
-        if rank or self.linear_channel_decay:
-            decay = rank or heads * self.linear_key_head_dim
-            gate = self.linear_values if self.linear_full_gate or not rank else rank
-            return self.linear_mixed + gate + decay + heads
-        per_head = 2 if self.kind is AttentionKind.LINEAR else 1
-        return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
 
 
 @checked
@@ -256,7 +72,7 @@ class FeedForwardSpec:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        _refuse(_expert_faults(self) if self.num_experts else _dense_faults(self))
+        refuse(_expert_faults(self) if self.num_experts else _dense_faults(self))
 
     @property
     def shared_width(self) -> int:
@@ -314,7 +130,7 @@ class LayerGroup:
     laurel_rank: SizeOrZero = 0
 
     def __post_init__(self) -> None:
-        _refuse(_layer_faults(self))
+        refuse(_layer_faults(self))
 
     @property
     def mixers(self) -> tuple[AttentionSpec, ...]:
@@ -352,7 +168,7 @@ class TrainingDefaults:
     source: Annotated[str, MinLen(1)]
 
     def __post_init__(self) -> None:
-        _refuse(_training_faults(self))
+        refuse(_training_faults(self))
 
 
 @checked
@@ -404,7 +220,7 @@ class VisionTower:
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        _refuse(tower_faults(self))
+        refuse(tower_faults(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -530,7 +346,7 @@ class ModelSpec:
     audio_tower: AudioTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        _refuse(_model_faults(self))
+        refuse(_model_faults(self))
 
     @property
     def num_hidden_layers(self) -> int:
@@ -598,99 +414,6 @@ class ModelSpec:
     def feed_forwards(self) -> tuple[FeedForwardSpec, ...]:
         """The feed-forward of each layer group that has one."""
         return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)
-
-
-def _refuse(faults: Iterator[str]) -> None:
-    """Raise all faults as one ``ValueError``, if there are any."""
-    found = list(faults)
-    if found:
-        raise ValueError("; ".join(found))
-
-
-def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
-    """Faults of one attention table."""
-    heads, shared = attention.num_attention_heads, attention.num_key_value_heads
-    if heads % shared:
-        yield f"num_key_value_heads {shared} does not divide num_attention_heads {heads}"
-    if attention.head_dim > WIDEST_HEAD:
-        yield f"head_dim {attention.head_dim} is more than {WIDEST_HEAD}"
-    if attention.qk_norm_per_head and not attention.qk_norm:
-        yield "qk_norm_per_head needs qk_norm = true"
-    for fields, kinds in _KINDS_OF_FIELDS.items():
-        if attention.kind not in kinds:
-            needed = " or ".join(f'"{kind}"' for kind in kinds)
-            for name in _set(attention, fields):
-                yield f"{name} needs kind = {needed}"
-    if attention.kind == AttentionKind.LATENT:
-        yield from _latent_faults(attention)
-    elif attention.kind == AttentionKind.COMPRESSED:
-        yield from _compressed_faults(attention)
-    elif attention.kind == AttentionKind.STANDARD:
-        yield from _indexer_faults(attention)
-    elif attention.has_state:
-        yield from _linear_faults(attention)
-
-
-def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
-    if not attention.kv_lora_rank:
-        yield 'kind = "latent" needs kv_lora_rank'
-    if not attention.v_head_dim:
-        yield 'kind = "latent" needs v_head_dim'
-    if attention.qk_rope_head_dim >= attention.head_dim:
-        yield (
-            f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
-            f"head_dim {attention.head_dim}, which includes it"
-        )
-    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag not in _LATENT_FLAGS)):
-        yield f'{name} does not go with kind = "latent"'
-    yield from _indexer_faults(attention)
-
-
-def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
-    for name in ("q_lora_rank", "sliding_window", *COMPRESSED_FIELDS):
-        if not getattr(attention, name):
-            yield f'kind = "compressed" needs {name}'
-    if attention.num_key_value_heads > 1:
-        yield 'kind = "compressed" has num_key_value_heads = 1'
-    if attention.o_groups and attention.num_attention_heads % attention.o_groups:
-        yield f"o_groups {attention.o_groups} does not divide {attention.num_attention_heads} heads"
-    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag != "sinks")):
-        yield f'{name} does not go with kind = "compressed"'
-    if attention.index_topk and not attention.compress_ratio:
-        yield "an indexer of compressed attention needs compress_ratio"
-    yield from _indexer_faults(attention)
-
-
-def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
-    given = _set(attention, INDEX_FIELDS)
-    if given in ([], ["index_topk"]):  # none, or what a layer before it chose
-        return
-    for name in INDEX_FIELDS:
-        if name not in given:
-            yield f"an indexer of sparse attention needs {name}"
-
-
-def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
-    needed: tuple[str, ...] = (
-        () if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS[:-1]
-    )
-    needed += () if attention.kind is AttentionKind.LIGHTNING else LINEAR_FIELDS[-1:]
-    needed += ("linear_gate_rank",) if attention.kind is AttentionKind.MAMBA1 else ()
-    for name in needed:
-        if not getattr(attention, name):
-            yield f'kind = "{attention.kind}" needs {name}'
-    keys, values = attention.linear_num_key_heads, attention.linear_num_value_heads
-    if keys and values % keys:
-        yield f"linear_num_key_heads {keys} does not divide linear_num_value_heads {values}"
-    for name in ("linear_key_head_dim", "linear_value_head_dim"):
-        if getattr(attention, name) > WIDEST_HEAD:
-            yield f"{name} {getattr(attention, name)} is more than {WIDEST_HEAD}"
-    for name in _set(attention, (*_STANDARD_FLAGS, "sliding_window")):
-        yield f'{name} does not go with kind = "{attention.kind}"'
-
-
-def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
-    return [name for name in names if getattr(attention, name)]
 
 
 def _layer_faults(layer: LayerGroup) -> Iterator[str]:

@@ -241,7 +241,7 @@ def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
 def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
     """The file of a spec, by name, alias or path.
 
-    Raises SpecError if there is none; the message names close ones.
+    Raises SpecError if no file has the name; the message lists close names.
 
     Parameters
     ----------

@@ -78,8 +78,8 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 
     The building's figures are those of its cloud where none are known of the region itself.
 
-    Raises SearchSpaceError if there is none of that name; the message has names near it; SpecError
-    if a table of regions has faults.
+    Raises SearchSpaceError if no region has the name; the message lists close names; SpecError if a
+    table of regions has errors.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def _words(folder: Path | None) -> Mapping[str, str]:
 def read_regions(path: Path) -> Mapping[str, Region]:
     """The regions of a file by code.
 
-    Raises SpecError with one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class PowerProfile:
 def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
     """The shares of ``power.toml``, with the source of each number.
 
-    Raises SpecError if the file has faults, with one line for each.
+    Raises SpecError if the file has errors, one line for each.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
 def read_power(path: Path) -> Loaded[PowerProfile]:
     """The shares of a file, with the source of each number.
 
-    Raises SpecError if the file has faults, with one line for each.
+    Raises SpecError if the file has errors, one line for each.
 
     Parameters
     ----------

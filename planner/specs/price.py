@@ -1,6 +1,11 @@
 """Prices of GPUs, rented or owned: which offers lists have, what one costs under a contract.
 
 A list is a CSV of offers, one a row; rates of currencies are another.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+own : CSV file of the user's prices, searched first
 """
 
 from __future__ import annotations
@@ -107,12 +112,11 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
 
     Of several files the first that has a quantity counts.
 
-    Raises SpecError if a file has faults; the message has one line for each.
+    Raises SpecError if a file has errors, one line for each.
 
     Parameters
     ----------
     gpu : name of the GPU
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     found: dict[str, Figure] = {}
     for path in beside_specs(OWNERSHIP, folder):
@@ -126,12 +130,11 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     """Whether a file has what a GPU costs to buy.
 
-    Raises SpecError if a file has faults.
+    Raises SpecError if a file has errors.
 
     Parameters
     ----------
     gpu : name of the GPU
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
@@ -140,7 +143,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
 def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     """The figures of a file by quantity and the word it has for the GPU, empty for all of them.
 
-    Raises SpecError with one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
 
     Parameters
     ----------
@@ -156,12 +159,11 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a file for GPUs of which there is no spec, with what they may mean.
 
-    Raises SpecError if the file has faults.
+    Raises SpecError if the file has errors.
 
     Parameters
     ----------
     path : file to read
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     found = []
     for word in {gpu for _, gpu in read_ownership(path) if gpu}:
@@ -425,15 +427,13 @@ def price_of(
     ``own`` is a list of the user's, looked into first; ``contract`` the usual one if None,
     ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.price`.
 
-    Raises SpecError if a price list has faults; the message has one line for each.
+    Raises SpecError if a price list has errors, one line for each.
 
     Parameters
     ----------
     gpu : name of the GPU
     contract : contract, such as ``spot``; None: the usual contract of the GPU
     provider : seller; None: any
-    own : CSV file of the user's prices, searched first
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     for wanted in _USUAL if contract is None else (contract,):
         for offers in _lists(gpu, own, folder):
@@ -459,13 +459,11 @@ def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
 def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> list[Price]:
     """All offers of one GPU, those of the first list in front.
 
-    Raises SpecError if a price list has faults.
+    Raises SpecError if a price list has errors.
 
     Parameters
     ----------
     gpu : name of the GPU
-    own : CSV file of the user's prices, searched first
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return [offer for offers in _lists(gpu, own, folder) for offer in offers]
 
@@ -475,13 +473,11 @@ def contracts_of(
 ) -> tuple[str, ...]:
     """The contracts under which a GPU has a price, of one provider if named.
 
-    Raises SpecError if a price list has faults.
+    Raises SpecError if a price list has errors.
 
     Parameters
     ----------
     gpu : name of the GPU
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    own : CSV file of the user's prices, whose offers replace those of the price lists
     provider : seller; None: any
     """
     found = {
@@ -499,13 +495,11 @@ def providers_of(
 ) -> list[str]:
     """Who sells a GPU, or any GPU, sorted.
 
-    Raises SpecError if a price list has faults.
+    Raises SpecError if a price list has errors.
 
     Parameters
     ----------
     gpu : name of the GPU; None: any
-    own : CSV file of the user's prices, whose offers replace those of the price lists
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     names = [gpu] if gpu is not None else [*gpus_of(own, folder)]
     offers = (offer for name in names for offer in offers_of(name, own, folder))
@@ -513,13 +507,7 @@ def providers_of(
 
 
 def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str]:
-    """The GPUs that some list has an offer of.
-
-    Parameters
-    ----------
-    own : CSV file of the user's prices, searched first
-    folder : folder of own spec files, searched first; None: working directory and shipped files
-    """
+    """The GPUs that some list has an offer of."""
     return dict.fromkeys(name for path in _files(own, folder) for name in _named(path, folder))
 
 
@@ -527,12 +515,11 @@ def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a list for GPUs of which there is no spec, with what they may mean.
 
-    Raises SpecError if the list has faults.
+    Raises SpecError if the list has errors.
 
     Parameters
     ----------
     path : file to read
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     gpus = []
     for word in read_prices(path, folder):
@@ -580,12 +567,11 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
     missing or empty, the contract is on-demand and the currency USD, whose rates are those of
     ``currencies.csv`` in ``folder`` or of a column ``usd_per_unit``.
 
-    Raises SpecError with one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
 
     Parameters
     ----------
     path : file to read
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
     prices: dict[str, list[Price]] = {}
@@ -642,12 +628,11 @@ class Currency:
 def rate(currency: str, folder: Path | None = None) -> Currency:
     """A currency by its code.
 
-    Raises ValueError if no list has it; SpecError if a list has faults.
+    Raises ValueError if no list has the currency; SpecError if a list has errors.
 
     Parameters
     ----------
     currency : code, such as ``EUR``
-    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if currency == USD:
         return Currency(code=USD, usd=1.0)
@@ -667,7 +652,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
 def read_currencies(path: Path) -> Mapping[str, Currency]:
     """The currencies of a file by their codes.
 
-    Raises SpecError with one line per fault.
+    Raises SpecError with one line per error.
 
     Parameters
     ----------

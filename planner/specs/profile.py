@@ -95,7 +95,7 @@ def engine_on(
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:
     """A framework profile by name, alias or path, with the source of each number.
 
-    Raises SpecError if it is unknown, or its file or one that it extends has faults.
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkPro
 def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
     """An engine profile by name, alias or path, with the source of each number.
 
-    Raises SpecError if it is unknown, or its file or one that it extends has faults.
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
 def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
     """Whether a file is a profile of an engine or of a framework.
 
-    Raises SpecError if it cannot be read.
+    Raises SpecError if the file cannot be read.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def profile_table(
 
     Name, aliases, notes and the release from which it holds are a profile's own.
 
-    Raises SpecError if a file cannot be read, or what it extends is unknown or itself.
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
 
     Parameters
     ----------

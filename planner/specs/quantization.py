@@ -440,7 +440,7 @@ PARTS = ("attention", "feed_forward", "shared_experts")
 def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """The parts, all of them known.
 
-    Raises ValueError if one of them is not known.
+    Raises ValueError if a part is unknown.
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ IDEAL = ReliabilitySpec(name="ideal")
 def load_reliability(name: str, folder: Path | None = None) -> Loaded[ReliabilitySpec]:
     """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
 
-    Raises SpecError if they are unknown, or the file or one that it extends has faults.
+    Raises SpecError if the figures are unknown, or the file or one that it extends has errors.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def reliability_table(
 
     A frequency is replaced as a whole: the range of published ones is not that of one's own.
 
-    Raises SpecError if a file cannot be read, or what it extends is unknown or itself.
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
 
     Parameters
     ----------

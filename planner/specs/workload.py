@@ -20,7 +20,7 @@ _LONGEST = 100_000
 def chunks_of(layout: str) -> list[str]:
     """The chunks that a layout deals layers to; E: embedding, t: layer, m: later tokens, L: loss.
 
-    Raises SpecError if it is none, or longer than any model.
+    Raises SpecError if the layout is invalid or longer than any model.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def chunks_of(layout: str) -> list[str]:
 def layers_of_chunks(layout: str) -> tuple[int, ...]:
     """Layers of each chunk; a layout may also be their numbers alone.
 
-    Raises SpecError if it is no layout, or embedding or loss are not in the first and the last
-    chunk.
+    Raises SpecError if the layout is invalid, or embedding or loss are not in the first and the
+    last chunk.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def add_model(
 ) -> tuple[Path, ModelSpec]:
     """Keep what ``source`` describes: its file, and the model.
 
-    Raises SpecError if it is no model, cannot be read, or there is a file of its name.
+    Raises SpecError if the source is no model or unreadable, or the file exists.
 
     Parameters
     ----------
@@ -203,10 +203,7 @@ class Datasheet:
     def text(self) -> str:
         """The TOML of the GPU: its kernels are assumed, so that its intervals are the widest.
 
-        Raises
-        ------
-        SpecError
-            A figure is missing or is no such quantity.
+        Raises SpecError if a figure is missing or is no such quantity.
         """
         missing = [f"--{name}" for name in FIGURES if getattr(self, name) is None]
         if missing:
@@ -267,7 +264,7 @@ class Datasheet:
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
     """Keep a GPU in a folder of own specs, and return its file.
 
-    Raises SpecError if a figure is missing or impossible, or there is a file of its name.
+    Raises SpecError if a figure is missing or impossible, or the file exists.
 
     Parameters
     ----------

@@ -99,10 +99,7 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
 def find_column(word: str, columns: Sequence[str], said: str = "") -> str:
     """The column of a name, with its unit or without; a measure is itself.
 
-    Raises
-    ------
-    SearchSpaceError
-        There is none; near names are told.
+    Raises SearchSpaceError if there is none; near names are told.
 
     >>> find_column("cost", ["gpu", "cost_usd"]), find_column("--gpus", ["num_gpus"])
     ('cost_usd', 'num_gpus')
@@ -139,10 +136,7 @@ def find_columns(words: str, columns: Sequence[str], said: str = "") -> list[str
 def read_value(column: str, text: str, said: str = "") -> float | str | bool | None:
     """What a column is compared with, in the column's own unit where it has one.
 
-    Raises
-    ------
-    SearchSpaceError
-        A unit is wrong.
+    Raises SearchSpaceError if a unit is wrong.
 
     >>> read_value("cost_usd", "2M"), read_value("time_to_train_days", "12h")
     (2000000.0, 0.5)
@@ -199,10 +193,7 @@ def workloads_of(column: str) -> tuple[str, ...]:
 def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
     """The name of the spec that a word means; None where a question is not about specs.
 
-    Raises
-    ------
-    PlannerError
-        There is no such spec, or it has faults.
+    Raises PlannerError if there is no such spec, or it has faults.
 
     >>> name_of(Catalogue(), "gpu", "H100"), name_of(Catalogue(), "num_gpus", "64")
     ('h100-sxm-80gb', None)

@@ -95,10 +95,7 @@ class Where:
     def rows(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Those that are asked for.
 
-        Raises
-        ------
-        SearchSpaceError
-            There is none; it tells what the columns have.
+        Raises SearchSpaceError if there is none; it tells what the columns have.
         """
         found = False
         for row in rows:
@@ -124,10 +121,7 @@ def read_where(texts: Sequence[str], columns: Sequence[str], specs: Path | None 
 
     A text without a sign is another value of the column before it.
 
-    Raises
-    ------
-    SearchSpaceError
-        A column is unknown, or a value is none of that column.
+    Raises SearchSpaceError if a column is unknown, or a value is none of that column.
     """
     found: list[Condition] = []
     for given in ",".join(texts).split(","):
@@ -290,10 +284,8 @@ class Shown:
 def shown_blocks(asked: Shown) -> Iterator[Block]:
     """What is asked of a sweep; nothing where it is written into files.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, OutputError
-        It is no sweep, a name or value is wrong, no scenario is meant, or a file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name or value is wrong,
+    no scenario is meant, or a file cannot be written.
     """
     if asked.against is not None:
         yield from _differences_of(asked, Sweep(asked.against))
@@ -477,10 +469,7 @@ def write_rows(
 ) -> int:
     """Write rows into the files that are given, as they come; how many there were.
 
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
+    Raises OutputError if a file cannot be written.
     """
     number = 0
     if csv is not None and json_file is not None:
@@ -516,10 +505,8 @@ COUNT, PLACE = "count", "place"
 def draw_shown(picture: Picture, asked: Shown) -> None:
     """Draw what is asked of a sweep: of a pivot its matrix.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, OutputError
-        It is no sweep, a name is wrong, nothing is to be drawn, or the file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name is wrong, nothing is
+    to be drawn, or the file cannot be written.
     """
     sweep = asked.sweep
     names = find_columns(asked.pivot, sweep.columns, "--pivot")
@@ -529,10 +516,7 @@ def draw_shown(picture: Picture, asked: Shown) -> None:
 def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
     """Draw the picture that was asked for of a sweep.
 
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     groups = [group for group in summary.groups if group.knows(group.metric)]
     if not groups:

@@ -58,10 +58,7 @@ def identity(plan: SweepPlan) -> dict[str, str]:
 def check_same(mine: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
     """Refuse to go on where something else would compute something else.
 
-    Raises
-    ------
-    OutputError
-        It says what differs.
+    Raises OutputError if it says what differs.
     """
     if differ := differences(mine, other):
         raise OutputError(f"{who} has another {differ}: its results would not go together.")
@@ -131,10 +128,7 @@ class Store:
     def opened(cls, folder: Path, plan: SweepPlan, *, fresh: bool = False) -> Iterator[Store]:
         """The directory, made where there is none, for this process alone.
 
-        Raises
-        ------
-        OutputError
-            It cannot be written, is of another plan, version or specs, or in use.
+        Raises OutputError if it cannot be written, is of another plan, version or specs, or in use.
         """
         _make(folder)
         with _locked(folder):
@@ -321,10 +315,7 @@ def _own(path: Path) -> TextIO:
 class CsvRow(Mapping[str, Value]):
     """A line of a table, of which only the cells that somebody asks for are read.
 
-    Raises
-    ------
-    SpecError
-        There is no such column, or a cell is none of its column.
+    Raises SpecError if there is no such column, or a cell is none of its column.
     """
 
     __slots__ = ("_at", "_cells", "_place")

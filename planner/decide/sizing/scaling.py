@@ -62,10 +62,7 @@ def read_startup(given: object, said: str = "startup_time") -> Startup:
 
     Parts that are not given are `USUAL`.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none of these.
+    Raises SearchSpaceError if it is none of these.
     """
     if isinstance(given, Startup):
         return given

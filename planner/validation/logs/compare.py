@@ -78,10 +78,7 @@ def run_cells(
 ) -> Cells:
     """The cells of the run, by column; ``measured`` in the units of the columns.
 
-    Raises
-    ------
-    LaunchError
-        A table of runs cannot name the model or the GPU of the plan.
+    Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
     """
     if planned.is_of_rollouts:
         own = _steps(planned, reading)
@@ -292,8 +289,7 @@ class Compared:
     ----------
     name : column of the quantity
     measured : measured value
-    predicted : predicted value with its 90 % interval, whose ends are NaN if unknown; None: the
-        plan has no prediction
+    predicted : prediction with its 90 % interval, NaN if unknown; None: not predicted
     spread : range of 80 % of the steps; None: unknown
     percent : percentile that the quantity is of; None: no percentile
     kind : kind of memory that the log measures, such as ``allocated``
@@ -331,8 +327,7 @@ class Comparison:
     reading : log as read
     quantities : measured quantities with their predictions
     notes : sentences that qualify the comparison
-    cells : row of the run for a table of runs; empty: see ``no_row``
-    no_row : why there is no row
+    cells, no_row : row of the run for a table of runs, or why it has none
     """
 
     reading: Reading
@@ -345,10 +340,7 @@ class Comparison:
 def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     """A log beside its plan; ``name`` is that of the run.
 
-    Raises
-    ------
-    LaunchError
-        The log is of another run than the plan's: other GPUs, another batch, other lengths.
+    Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
     """
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
