@@ -125,11 +125,11 @@ class Confidence:
 
     @property
     def is_proven(self) -> bool:
-        """Whether any run of this kind was measured with this software on this GPU."""
+        """Whether a published run used this software on this GPU for such work."""
         return self.runs > 0
 
     def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """The factors on money in proportion to a quantity with such ``ends``: the price's, too.
+        """Lower and upper factor on money, with the range of the price.
 
         Parameters
         ----------

@@ -191,7 +191,7 @@ class ApiComparison:
         }
 
     def cheaper(self, offer: Offer) -> str:
-        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty if unknown.
+        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty: unknown.
 
         Parameters
         ----------

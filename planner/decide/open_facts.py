@@ -46,7 +46,7 @@ class MovingFact:
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The fact as a dictionary for JSON."""
         return {
             "fact": self.name,
             "assumed": self.assumed,
@@ -58,7 +58,7 @@ class MovingFact:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, object]) -> Self:
-        """The fact that `to_dict` made this of; ends that are not known are NaN.
+        """The fact of a dictionary of `to_dict`; unknown ends are NaN.
 
         Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
 

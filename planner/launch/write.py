@@ -63,7 +63,7 @@ class Launch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """What the user does to start it, in order."""
+        """The commands that start the plan, in order."""
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 

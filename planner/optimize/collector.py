@@ -52,7 +52,7 @@ class NearestMiss:
 
     @property
     def excess(self) -> float:
-        """How far beyond the bound, as a fraction of it."""
+        """Distance of the value to the bound as a share of the bound."""
         return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
 
     @property
@@ -72,7 +72,7 @@ class NearestMiss:
 
     @property
     def row(self) -> Row:
-        """Its result columns."""
+        """Result columns of the configuration."""
         return self.candidates.row
 
 
@@ -94,7 +94,7 @@ class Collector:
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
     def skip(self, counts: IndexArray) -> None:
-        """Count what rules rejected, by the number of the rejection.
+        """Count configurations that rules rejected.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class Collector:
         self.counts[: len(counts)] += counts
 
     def add(self, candidates: Candidates) -> IndexArray:
-        """Take in candidates; returns the flat indices of the feasible ones.
+        """Add candidates to the front and the counts; returns flat indices of the feasible ones.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Collector:
 
     @property
     def misses(self) -> tuple[NearestMiss, ...]:
-        """The nearest miss of each limit, of what came before anything feasible."""
+        """The nearest miss of each limit among candidates before the first feasible one."""
         return tuple(self._misses[number] for number in sorted(self._misses))
 
     def place(self, row: int) -> tuple[Source, ConfigurationTable]:
@@ -158,7 +158,7 @@ class Collector:
             yield mine, source, table.rows(places[mine, 1])
 
     def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
-        """The same rows of other sources, by the identity of the source that they replace.
+        """The front with each source replaced by a new one.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Collector:
         return found
 
     def settle(self) -> None:
-        """Let go of what was judged, but for the best."""
+        """Free the judged candidates except the best."""
         self._merge()
 
     def _miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:

@@ -177,7 +177,7 @@ class SearchResult:
 
     @cached_property
     def fastest(self) -> Candidates | None:
-        """The best by the first objective, judged; None if nothing is feasible."""
+        """The feasible configuration with the best first objective; None: nothing is feasible."""
         found, chosen = first(self.groups), self._choice
         if found is None:
             return None
@@ -187,7 +187,7 @@ class SearchResult:
 
     @cached_property
     def recommended(self) -> Candidates | None:
-        """The plan one would launch, judged; None if nothing is feasible.
+        """The recommended plan with its predictions; None: nothing is feasible.
 
         Of the cell that is best in a bad case, or is tied with that and has more evidence, the
         simplest plan that published runs do not tell from its fastest.
@@ -196,7 +196,7 @@ class SearchResult:
 
     @cached_property
     def proven(self) -> Candidates | None:
-        """The same among software that was measured on its GPU, judged; None without any."""
+        """The recommended plan among software that was measured on its GPU; None: none was."""
         choice = best_choice(self.problem, self.groups, is_proven=True)
         own = self._choice
         if choice is None or own is None or _is_same(choice, own.source, own.configuration):
@@ -205,20 +205,19 @@ class SearchResult:
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The plan of another cell that is predicted to be better, and is tied with it; judged."""
+        """The better predicted plan of another cell that is tied; None: there is none."""
         choice = self._choice and better_tied(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
 
     @cached_property
     def regret(self) -> float:
-        """What it is expected to lose against the best plan of other cells, as a share; NaN where
-        there are none, or nothing tells.
-        """
+        """Expected loss of the recommended plan against the best plans of other cells, as a share
+        of its first objective; NaN: unknown."""
         return regret_of(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:
-        """The result columns of the recommended plan; empty if nothing is feasible."""
+        """Result columns of the recommended plan; empty: nothing is feasible."""
         return {} if self.recommended is None else self.recommended.row
 
     @cached_property
@@ -227,21 +226,22 @@ class SearchResult:
 
     @cached_property
     def table(self) -> Columns:
-        """The front as columns, predicted again; empty if nothing is feasible."""
+        """Result columns of the front, predicted again at the first use; empty: nothing is
+        feasible."""
         return columns_of(joint_front(self.groups, self.problem.furthest))
 
     @cached_property
     def chosen(self) -> Pieces:
-        """The recommended plan, and behind it the front, judged together; empty without one."""
+        """The recommended plan followed by the front, as judged candidates."""
         return joint_front(self.groups, self.problem.furthest, self._choice)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
-        """The best plan of every value of each outer axis that has several."""
+        """The comparison along each outer axis with several values, by axis."""
         return {axis: self._comparison(axis) for axis in self.problem.axes}
 
     def to_frame(self) -> pd.DataFrame:
-        """The front as a pandas frame: a row per configuration, with intervals and what was asked.
+        """The front as a pandas frame, one row per configuration, with intervals and the question.
 
         Units are in the names of the columns.
         """

@@ -314,7 +314,7 @@ class Request:
 
     @property
     def one_contract(self) -> str | None:
-        """The contract of what has one; None for the usual one.
+        """The one contract of the request; None: the usual one.
 
         Raises SearchSpaceError if the request has several contracts.
         """
@@ -324,7 +324,7 @@ class Request:
 
     @property
     def at_shares(self) -> bool:
-        """Whether specs and profiles lose nothing: peaks, or given shares of them, are reached.
+        """Whether efficiencies are replaced by peaks or by shares of them that the request sets.
 
         A share of training replaces its time model, profiles and all.
         """
@@ -332,12 +332,12 @@ class Request:
 
     @property
     def limit_confidence(self) -> float:
-        """The confidence that limits are judged at: where none is given, as predicted."""
+        """Confidence of the limits; without ``confidence`` 0.5, as predicted."""
         return _AS_PREDICTED if self.confidence is None else self.confidence
 
     @property
     def lasting_rate(self) -> float | None:
-        """The rate [1/s] that has to be carried: that of requests without an end."""
+        """Request rate of an endless stream [1/s]; None: no rate, or ``num_requests`` is set."""
         return self.request_rate if self.num_requests is None else None
 
 

@@ -120,12 +120,12 @@ class _Deployable(_Shown):
 
     @cached_property
     def open_facts(self) -> list[MovingFact]:
-        """The facts that the plan, of a search the recommended one, assumes and that move it."""
+        """The assumptions that change the predictions, of a search of the recommended plan."""
         deployed = getattr(self, self._deployed)
         return [] if deployed is None else moving_facts(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
-        """The deployment, of a search the recommended one, beside published prices per token.
+        """The deployment, of a search the recommended one, compared with API prices per token.
 
         Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
         feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
@@ -162,7 +162,7 @@ class Answer(_Deployable, SearchResult):
 
     @cached_property
     def plan(self) -> Plan:  # type: ignore[override]
-        """The plan of the question, with what the result tells of what nobody gave."""
+        """The plan of the question, completed by assumptions that depend on the result."""
         return answered(self.asked, self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -223,7 +223,7 @@ class Explained(_Shown, Explanation):
         return f"<Explanation of {self.plan.problem.sources[0].told}>"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
         from planner.show.views.explanation import explanation_dict
 
         return explanation_dict(self)
@@ -242,7 +242,7 @@ class Compared(_Shown, ComparedPlans):
         return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
         from planner.show.views.comparison import comparison_dict
 
         return comparison_dict(self)

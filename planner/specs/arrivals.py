@@ -116,7 +116,7 @@ class Paths:
         return powers - low, [self._known[power] for power in range(low, high + 1)]
 
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
-        """The squared variation that gives the mean wait.
+        """The squared coefficient of variation that gives the mean wait at a load.
 
         Parameters
         ----------
@@ -129,7 +129,7 @@ class Paths:
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
     ) -> FloatArray:
-        """Mean of the waits with this mean, of each at ``most`` so much.
+        """The mean of waits that are each cut off at ``most`` [s].
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class Paths:
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
     ) -> FloatArray:
-        """Seconds that a share of the requests has at most of a wait and a prompt with a mean.
+        """Wait plus prefill time that a share of the requests does not exceed [s].
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class Arrivals:
 
     @property
     def are_random(self) -> bool:
-        """Whether they come at random."""
+        """Whether arrivals are Poisson."""
         return self.bursts == (1.0,)
 
     def dispersion_at(self, requests: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
@@ -209,7 +209,7 @@ class Arrivals:
 
         Parameters
         ----------
-        requests : mean number of requests of the stream in the interval
+        requests : mean number of arrivals at one replica in the interval
         replicas : number of replicas that share the requests
         """
         if self.are_random:
@@ -219,7 +219,7 @@ class Arrivals:
         return np.asarray(1 + (of_all - 1) / replicas)
 
     def wait_within(self, mean: Numeric, load: Numeric, share: float) -> FloatArray:
-        """What a share of the requests waits at most of a wait with a mean, at a utilization.
+        """The wait that a share of the requests does not exceed [s].
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class Arrivals:
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
     def mean_within(self, mean: Numeric, load: Numeric, most: Numeric) -> FloatArray:
-        """Mean of the waits with this mean, of each at ``most`` so much.
+        """The mean of waits that are each cut off at ``most`` [s].
 
         Parameters
         ----------

@@ -202,7 +202,12 @@ class AttentionSpec:
 
 
 def refuse(faults: Iterator[str]) -> None:
-    """Raise all faults as one ``ValueError``, if there are any."""
+    """Raise one ``ValueError`` if there are errors.
+
+    Parameters
+    ----------
+    faults : text of each error
+    """
     found = list(faults)
     if found:
         raise ValueError("; ".join(found))
@@ -220,7 +225,7 @@ def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
     for fields, kinds in _KINDS_OF_FIELDS.items():
         if attention.kind not in kinds:
             needed = " or ".join(f'"{kind}"' for kind in kinds)
-            for name in set_fields(attention, fields):
+            for name in _set(attention, fields):
                 yield f"{name} needs kind = {needed}"
     if attention.kind == AttentionKind.LATENT:
         yield from _latent_faults(attention)
@@ -242,9 +247,7 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
             f"qk_rope_head_dim {attention.qk_rope_head_dim} must be less than "
             f"head_dim {attention.head_dim}, which includes it"
         )
-    for name in set_fields(
-        attention, (flag for flag in _STANDARD_FLAGS if flag not in _LATENT_FLAGS)
-    ):
+    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag not in _LATENT_FLAGS)):
         yield f'{name} does not go with kind = "latent"'
     yield from _indexer_faults(attention)
 
@@ -257,7 +260,7 @@ def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
         yield 'kind = "compressed" has num_key_value_heads = 1'
     if attention.o_groups and attention.num_attention_heads % attention.o_groups:
         yield f"o_groups {attention.o_groups} does not divide {attention.num_attention_heads} heads"
-    for name in set_fields(attention, (flag for flag in _STANDARD_FLAGS if flag != "sinks")):
+    for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag != "sinks")):
         yield f'{name} does not go with kind = "compressed"'
     if attention.index_topk and not attention.compress_ratio:
         yield "an indexer of compressed attention needs compress_ratio"
@@ -265,7 +268,7 @@ def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
-    given = set_fields(attention, INDEX_FIELDS)
+    given = _set(attention, INDEX_FIELDS)
     if given in ([], ["index_topk"]):  # none, or what a layer before it chose
         return
     for name in INDEX_FIELDS:
@@ -288,9 +291,9 @@ def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
     for name in ("linear_key_head_dim", "linear_value_head_dim"):
         if getattr(attention, name) > WIDEST_HEAD:
             yield f"{name} {getattr(attention, name)} is more than {WIDEST_HEAD}"
-    for name in set_fields(attention, (*_STANDARD_FLAGS, "sliding_window")):
+    for name in _set(attention, (*_STANDARD_FLAGS, "sliding_window")):
         yield f'{name} does not go with kind = "{attention.kind}"'
 
 
-def set_fields(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
+def _set(attention: AttentionSpec, names: Iterable[str]) -> list[str]:
     return [name for name in names if getattr(attention, name)]

@@ -291,7 +291,7 @@ class Catalogue:
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
     def load_reliability(self, name: str) -> Loaded[ReliabilitySpec]:
-        """How often GPUs fail and what it costs, with the source of each number.
+        """Failure rates and recovery times, with the source of each number.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class Catalogue:
         provider: str | None = None,
         own: Path | None = None,
     ) -> Price | None:
-        """What renting one GPU costs; see `price_of`.
+        """Price of one GPU [USD/s]; see `price_of`.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class Catalogue:
         return offers_of(gpu_name, own, self.folder)
 
     def load_power(self) -> Loaded[PowerProfile]:
-        """What is drawn around GPUs, with the source of each number."""
+        """Power model of nodes and building, with the source of each number."""
         return load_power(self.folder)
 
     def find_region(self, name: str) -> Region:
@@ -350,7 +350,7 @@ class Catalogue:
         return find_region(name, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
-        """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults.
+        """Efficiency of collectives on a fabric of ``kind``: of the GPU, or defaults of the kind.
 
         Parameters
         ----------

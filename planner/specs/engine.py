@@ -269,7 +269,7 @@ class Scheduler:
 
     @property
     def serves(self) -> bool:
-        """Whether it takes requests as they come, not static batches alone."""
+        """Whether the engine takes requests as they arrive, not only static batches."""
         return self.continuous or self.slots
 
 

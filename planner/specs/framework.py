@@ -481,7 +481,7 @@ class FrameworkProfile:
     notes: str = ""
 
     def recipe_on(self, *, scales_groups: bool) -> Fp8Recipe:
-        """How it scales what it multiplies in 8 bit on a GPU that scales groups itself or not.
+        """The 8-bit recipe on a GPU.
 
         Parameters
         ----------

@@ -192,10 +192,10 @@ class CollectiveEfficiency:
 
     Parameters
     ----------
-    base_latency : a0
-    latency_per_rank : a1
+    base_latency : a0, start of the collective [s]
+    latency_per_rank : a1, additional latency of each rank [s]
     bandwidth_fraction : B over the bandwidth of the link
-    ramp_bytes : V0
+    ramp_bytes : V0, message size of half the bandwidth [bytes]
     small_group_penalty : x, loss of bandwidth in small groups [ranks]
     """
 
@@ -393,7 +393,7 @@ class GpuSpec:
 
     @property
     def host_link(self) -> HostLink:
-        """Its link to the host; in one memory a copy is read and written there."""
+        """The link to the host; with unified memory, copies inside that memory."""
         if self.unified_memory:
             bandwidth = self.memory_bandwidth
             return HostLink(
@@ -403,12 +403,12 @@ class GpuSpec:
 
     @property
     def allocatable_memory(self) -> float:
-        """Bytes that programs find on the GPU."""
+        """Memory that programs can allocate [bytes]."""
         return self.memory_capacity * self.allocatable_share
 
     @property
     def scales_groups(self) -> bool:
-        """Whether its products scale groups of 32 numbers themselves, as those in 4 bit do."""
+        """Whether tensor cores scale groups of 32 numbers (MXFP8), as those for FP4 do."""
         return Precision.FP4 in self.peak_flops
 
 

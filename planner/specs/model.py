@@ -134,7 +134,7 @@ class LayerGroup:
 
     @property
     def mixers(self) -> tuple[AttentionSpec, ...]:
-        """Its attention, and what keeps a state beside it."""
+        """The attention and the parallel mixer of a layer, without those that it lacks."""
         return tuple(each for each in (self.attention, self.state) if each)
 
     @property
@@ -144,7 +144,7 @@ class LayerGroup:
 
     @property
     def num_blocks(self) -> int:
-        """Attention and feed-forward, or one of them."""
+        """Blocks of a layer: attention, feed-forward, or both."""
         return (self.attention is not None) + (self.feed_forward is not None)
 
 
@@ -274,7 +274,7 @@ class AudioTower:
 
     @property
     def patches_per_token(self) -> int:
-        """The same as ``frames_per_token``."""
+        """``frames_per_token``, by the name that `VisionTower` has for it."""
         return self.frames_per_token
 
 

@@ -227,7 +227,7 @@ class PowerProfile:
     notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
-        """The same with a known effectiveness of the building.
+        """The profile with a known power usage effectiveness.
 
         Parameters
         ----------

@@ -303,12 +303,12 @@ class Price:
 
     @property
     def is_signed(self) -> bool:
-        """Whether hours are paid for that nobody uses: it is signed for a known term."""
+        """Whether unused hours are paid: the contract has a term."""
         return self.term > 0
 
     @property
     def break_even(self) -> float:
-        """The share of a term's hours with work from which on it is cheaper than on demand.
+        """Share of the term's hours with work above which the contract is cheaper than on demand.
 
         NaN where there is no term, or nobody is known to sell it on demand.
         """
@@ -318,7 +318,7 @@ class Price:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why nobody should sign at this price before asking: in words, empty where it is solid."""
+        """Reasons to doubt the price, in words; empty: none."""
         doubts = []
         is_alone = self.sellers == 1 and not self.chosen
         if is_alone and (self.provider or self.basis):

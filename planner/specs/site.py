@@ -262,16 +262,16 @@ class Site:
 
     @property
     def is_placed(self) -> bool:
-        """Whether it is known what its electricity emits."""
+        """Whether the carbon intensity of the electricity is known."""
         return not math.isnan(self.carbon_intensity)
 
     @property
     def price(self) -> float:
-        """USD per GPU-second, NaN where unknown."""
+        """Price of a GPU [USD/s]; NaN: unknown."""
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """GPUs that are paid for where so many are needed: whole racks, nodes or instances.
+        """GPUs that are paid when ``num_gpus`` are needed: whole racks, nodes or instances.
 
         Parameters
         ----------
@@ -282,14 +282,14 @@ class Site:
 
     @property
     def charged_price(self) -> float:
-        """USD of a GPU-second with work, of which those without work are charged to it."""
+        """Price of a GPU in use [USD/s], with the unused hours of its contract."""
         price = self.price
         if self.offer is not None and self.offer.is_signed and self.utilization is not None:
             price *= self.offer.in_use / self.utilization
         return price
 
     def rate(self, num_gpus: Numeric) -> FloatArray:
-        """USD/s in use of so many GPUs, which run as long as their contract.
+        """Cost of GPUs in use [USD/s], if they run as long as their contract.
 
         Parameters
         ----------
@@ -299,13 +299,13 @@ class Site:
 
     @property
     def follows_time(self) -> bool:
-        """Whether a run that takes longer costs more; not where a long term is charged whole."""
+        """Whether a longer run costs more; False: a long term is charged in full."""
         has_work = self.utilization is not None
         return self.offer is None or not self.offer.term > DAY or has_work
 
     @property
     def columns(self) -> Mapping[str, Value]:
-        """Result columns that are the same for all plans of the site."""
+        """Result columns that all plans of the site have in common."""
         ends = (math.nan, math.nan)
         if self.offer is not None:
             ends = self.offer.low, self.offer.high
@@ -319,7 +319,7 @@ class Site:
 
     @property
     def grounds(self) -> Mapping[str, Value]:
-        """Result columns that say what the price rests on."""
+        """Result columns of the source and the conditions of the price."""
         names = columns_about("grounds")
         found: dict[str, Value] = dict.fromkeys(names)
         if (offer := self.offer) is not None:

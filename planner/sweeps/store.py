@@ -387,7 +387,7 @@ class Sweep:
 
     @cached_property
     def plan(self) -> SweepPlan:
-        """What was asked."""
+        """The plan of the sweep."""
         begun = self._begun
         try:
             return SweepPlan.of_dict(begun["plan"])
@@ -396,7 +396,7 @@ class Sweep:
 
     @property
     def version(self) -> str:
-        """The version of planner that began it."""
+        """The version of planner that started the sweep."""
         try:
             return str(table_of(self._begun["identity"], "identity")["version"])
         except (KeyError, SpecError) as error:
@@ -424,7 +424,7 @@ class Sweep:
 
     @cached_property
     def done(self) -> int:
-        """The scenarios that there are results of."""
+        """The number of scenarios with results."""
         if self.is_complete:
             return self.plan.num_scenarios
         return sum(part.end - part.first for part, _ in self._parts())
@@ -439,7 +439,7 @@ class Sweep:
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
-        """The scenarios, one after the other; memory does not grow with their number."""
+        """The scenarios, one after the other, read from disk in constant memory."""
         parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
         found = self._table(SCENARIOS) if self.is_complete else parts
         number = 0
@@ -452,7 +452,7 @@ class Sweep:
             )
 
     def front_rows(self) -> Iterator[Row]:
-        """The scenarios that no other beats in everything, for each work and model."""
+        """The scenarios on the Pareto front of each work and model."""
         if self.is_complete:
             yield from self._table(FRONT)
             return
@@ -460,15 +460,15 @@ class Sweep:
         yield from (row for row in self.rows() if row["scenario"] in numbers)
 
     def scenarios(self) -> pd.DataFrame:
-        """All scenarios as a frame; units are in the names of its columns."""
+        """All scenarios as a pandas frame; units are in the names of its columns."""
         return _frame(self.rows(), self.columns)
 
     def front(self) -> pd.DataFrame:
-        """The front across scenarios as a frame."""
+        """The scenarios on the Pareto front of each work and model as a pandas frame."""
         return _frame(self.front_rows(), self.columns)
 
     def summary(self) -> Summary:
-        """What the scenarios say together: the cheapest, the fastest, what does not fit."""
+        """The cheapest and the fastest scenarios, ties, and what does not fit."""
         from planner.sweeps.summary import summarize
 
         return summarize(self.rows(), self.plan)

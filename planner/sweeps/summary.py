@@ -67,7 +67,7 @@ class Overtaking:
     num_gpus : number of GPUs from which ``second`` is better
     behind : relative disadvantage of ``second`` with ``before`` GPUs
     ahead : relative advantage of ``second`` with ``num_gpus`` GPUs
-    is_of_winners : both places are the best at these numbers of GPUs
+    is_of_winners : ``first`` is the best place with ``before`` GPUs, ``second`` with ``num_gpus``
     is_tie : published runs do not distinguish the two
     """
 
@@ -118,7 +118,7 @@ class Group:
     _kept: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
-        """Take in a scenario.
+        """Add a scenario to the counts, prices and best scenarios of the group.
 
         Parameters
         ----------
@@ -157,17 +157,18 @@ class Group:
 
     @property
     def best(self) -> dict[str, Row]:
-        """A row by measure: the best in a bad case, or of those tied with it the best known."""
+        """The best row by measure: by its bad case, or of those tied with it the one with most
+        evidence."""
         return self._best()
 
     @property
     def proven(self) -> dict[str, Row]:
-        """The same of software that was measured on its GPU."""
+        """The best row by measure among software that was measured on its GPU."""
         return self._best(is_proven=True)
 
     @property
     def solid(self) -> dict[str, Row]:
-        """The same of prices that nobody needs to doubt."""
+        """The best row by measure among prices without doubts."""
         return self._best(is_solid=True)
 
     def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
@@ -188,8 +189,8 @@ class Group:
         return found
 
     def regret(self, measure: str) -> float:
-        """What the best is expected to lose against those of all other places and numbers, as a
-        share of its measure; NaN where nothing tells.
+        """Expected loss of the best row against all other places and numbers of GPUs, as a share of
+        its measure; NaN: unknown errors.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class Group:
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """The best row by each measure; behind one with a doubtful price the best without, True."""
+        """The best row by each measure; after one with a doubtful price, a best without."""
         headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
@@ -238,22 +239,22 @@ class Group:
 
     @property
     def places(self) -> list[Place]:
-        """Where the scenarios run, in order."""
+        """The places of the scenarios, in order."""
         return [*dict.fromkeys(place for place, _ in self.spots)]
 
     @property
     def counts(self) -> list[Value]:
-        """The numbers of GPUs that were asked for, in order; None where nobody asked for one."""
+        """The requested numbers of GPUs, in order; None: not specified."""
         found = {count: None for _, count in self.spots}
         return sorted(found, key=_number_first)
 
     @property
     def metric(self) -> str:
-        """The measure to tell: the one that was chosen, or time where no cost is known."""
+        """The measure to show: the chosen one, or time if no cost is known."""
         return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
 
     def knows(self, measure: str) -> bool:
-        """Whether a measure is known of any scenario; it is kept if it was chosen, too.
+        """Whether a measure is known of any scenario, or was chosen.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class Group:
         return any(measure in here.found for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
-        """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown.
+        """The place and number of GPUs where a measure is best; None: unknown.
 
         Parameters
         ----------
@@ -288,7 +289,7 @@ class Group:
         return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
-        """The spots whose measure published runs do not tell from that of a spot, or the best.
+        """The places and numbers of GPUs that are tied with one of them, or with the best.
 
         Parameters
         ----------
@@ -306,7 +307,7 @@ class Group:
         ]
 
     def overtakings(self, measure: str) -> list[Overtaking]:
-        """Where a GPU becomes better than another under the same terms, winners first.
+        """The numbers of GPUs from which one GPU is better than another under the same terms.
 
         Parameters
         ----------
@@ -364,7 +365,7 @@ class Group:
         return None if first is None else first[0]
 
     def nowhere(self) -> dict[str, list[Place]]:
-        """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
+        """The places without a plan for any number of GPUs, by reason."""
         reasons: dict[Place, str] = {}
         for (place, _), here in sorted(
             self.spots.items(), key=lambda one: _number_first(one[0][1])
@@ -393,12 +394,12 @@ class Summary:
 
     @property
     def scenarios(self) -> int:
-        """How many there are results of."""
+        """The number of scenarios with results."""
         return sum(group.scenarios for group in self.groups)
 
     @property
     def feasible(self) -> int:
-        """How many have a plan."""
+        """The number of scenarios with a plan."""
         return sum(group.feasible for group in self.groups)
 
 

@@ -65,37 +65,37 @@ class Seen:
 
     @cached_property
     def row(self) -> Row:
-        """Its result columns."""
+        """Result columns of the plan."""
         return first_row(self.found.table())
 
     @cached_property
     def steps(self) -> dict[str, ExplainedStep]:
-        """Its steps by kind."""
+        """Steps of the plan by kind; predicts the plan again."""
         return {step.name: step for step in explained_steps(self.plan, self.found)}
 
     @property
     def reason(self) -> str:
-        """The rule that it breaks, in words; empty where it is possible."""
+        """Rule that the plan breaks, in words; empty: none."""
         return broken(self.plan, self.found) if self.found.rejected_by else ""
 
     @property
     def sure(self) -> Confidence | None:
-        """How sure its predictions are."""
+        """90 % intervals of the predictions; None: unknown."""
         return self.found.source.confidence(number(self.row["num_gpus"]))
 
     @cached_property
     def facts(self) -> list[MovingFact]:
-        """The open facts that move it."""
+        """Assumptions that change the predictions of the plan."""
         return moving_facts(self.plan, self.found.candidates)
 
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
-        """The 90 % intervals of its results by column."""
+        """90 % interval of each result column."""
         return intervals(self.row, self.sure)
 
     @cached_property
     def memory(self) -> dict[str, float]:
-        """GiB of each part of the fullest GPU's memory."""
+        """Memory of the fullest GPU by part [GiB]."""
         return {
             name.removeprefix(_MEMORY).removesuffix(_UNIT): number(amount)
             for name, amount in self.row.items()
@@ -104,7 +104,7 @@ class Seen:
 
     @cached_property
     def asked(self) -> dict[str, Value]:
-        """Every answer and every parameter."""
+        """Every answer and parameter of the plan."""
         pinned = PinnedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
         questions = terms_of(self.plan.workload.name, "question")
@@ -135,11 +135,11 @@ class Term:
 
     @property
     def gain(self) -> float:
-        """How much more the other plan has."""
+        """Value of the second plan less that of the first [s, GiB or unit of the column]."""
         return self.other - self.one
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The term as a dictionary for JSON."""
         intervals = [None if ends is None else [*map(known_value, ends)] for ends in self.ends]
         return {
             "name": self.name,
@@ -165,14 +165,14 @@ class Difference:
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, Value]]:
-        """What is asked or set otherwise, the first plan's value first."""
+        """Settings and answers that differ, as values of the first and the second plan."""
         names = dict.fromkeys((*self.one.asked, *self.other.asked))
         both = {name: (self.one.asked.get(name), self.other.asked.get(name)) for name in names}
         return {name: values for name, values in both.items() if values[0] != values[1]}
 
     @cached_property
     def results(self) -> list[Term]:
-        """What both reach, of the columns that tell plans of this kind."""
+        """Main result columns of both plans."""
         wording = self.one.plan.workload.wording
         names = [*wording.told, "peak_memory_gib", _HEADROOM]
         ends = self.one.ends, self.other.ends
@@ -189,7 +189,7 @@ class Difference:
 
     @cached_property
     def times(self) -> dict[str, list[Term]]:
-        """By kind of step the terms of its time [s], those that differ most first."""
+        """Terms of the time of each kind of step [s], largest difference first."""
         return {
             name: _terms(self.one.steps[name].terms, self.other.steps[name].terms)
             for name in self.one.steps
@@ -198,18 +198,18 @@ class Difference:
 
     @cached_property
     def memory(self) -> list[Term]:
-        """Parts of the memory [GiB], those that differ most first."""
+        """Parts of the memory [GiB], largest difference first."""
         return _terms(self.one.memory, self.other.memory)
 
     @property
     def tie_factor(self) -> float:
-        """The factor within which published runs do not tell the two apart; 1: they do."""
+        """Factor within which published runs do not distinguish the plans; 1: they do."""
         factors = (seen.sure.layout for seen in self._both if seen.sure is not None)
         return max(factors, default=1.0) if self.one.plan.problem.has_ties else 1.0
 
     @property
     def is_tie(self) -> bool:
-        """Whether published runs do not tell which plan is better."""
+        """Whether published runs do not distinguish which plan is better."""
         goal = self.one.plan.problem.objectives[0].name
         one, other = (float(seen.found.candidates.value(goal).ravel()[0]) for seen in self._both)
         return 1 / self.tie_factor < other / one < self.tie_factor
@@ -219,7 +219,7 @@ class Difference:
         return self.one, self.other
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The difference as a dictionary for JSON."""
         told: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
@@ -266,7 +266,7 @@ class Result:
     ties: tuple[int, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The column as a dictionary for JSON."""
         return {
             "name": self.name,
             "values": [*map(known_value, self.values)],
@@ -298,7 +298,7 @@ class ComparedPlans:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The results that differ, in the order in which such plans are told."""
+        """Main result columns that differ."""
         shown = (*self.seens[0].plan.workload.wording.told, _PEAK_MEMORY, "memory_headroom_gib")
         names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
         found = [self._result(name) for name in names]
@@ -306,7 +306,7 @@ class ComparedPlans:
 
     @cached_property
     def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """Seconds by kind of step and by term, of each plan."""
+        """Seconds of each plan by kind of step and term [s]."""
         kinds = dict.fromkeys(kind for seen in self._possible for kind in seen.steps)
         return {
             kind: _side_by_side(
@@ -320,7 +320,7 @@ class ComparedPlans:
 
     @cached_property
     def memory(self) -> dict[str, tuple[float, ...]]:
-        """GiB by part, of each plan."""
+        """Memory of each plan by part [GiB]."""
         return _side_by_side([seen.memory for seen in self.seens])
 
     def tie_factor(self, one: int, other: int) -> float:
@@ -338,7 +338,7 @@ class ComparedPlans:
 
     @property
     def wins(self) -> dict[int, list[str]]:
-        """The columns that each plan alone is best in, ties left out."""
+        """Columns in which each plan alone is best, without ties, by index of the plan."""
         wins: dict[int, list[str]] = {}
         for result in self.results:
             if not result.ties:
@@ -346,7 +346,7 @@ class ComparedPlans:
         return wins
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
         return {
             "plans": [
                 {

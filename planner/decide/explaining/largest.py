@@ -62,11 +62,11 @@ class Largest:
 
     @property
     def row(self) -> Row | None:
-        """The result columns at the largest."""
+        """Result columns at the largest value; None: nothing is feasible."""
         return None if self.largest is None else self.rows[self.largest]
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The largest value as a dictionary for JSON."""
         rows = [
             {self.name: number, **{name: known_value(value) for name, value in row.items()}}
             for number, row in self.rows.items()
@@ -276,7 +276,7 @@ class Method:
 
     @property
     def row(self) -> Row:
-        """The result columns at the largest batch; none where nothing is feasible."""
+        """Result columns at the largest batch; empty: nothing is feasible."""
         found = None if self.largest is None else self.largest.row
         return {} if found is None else found
 
@@ -287,7 +287,7 @@ class Methods:
 
     Parameters
     ----------
-    plan : plan of the first method
+    plan : plan of the question
     name : parameter that grows: ``micro_batch_size`` to train, ``concurrency`` to serve
     methods : methods with their largest batches
     """

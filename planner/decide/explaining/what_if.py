@@ -170,7 +170,7 @@ class Sensitivity:
     outcomes: Mapping[str, Outcome]
 
     def to_dict(self, own: Row, columns: tuple[str, ...]) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them; ``changes`` are shares of the plan's own.
+        """The sensitivity as a dictionary for JSON; ``changes`` are relative to the unchanged plan.
 
         Parameters
         ----------

@@ -72,17 +72,17 @@ class LengthPools:
 
     @property
     def request(self) -> Request:
-        """What all of them are asked."""
+        """Fields that all pools have in common."""
         return self.mixed.request
 
     @property
     def saved(self) -> float:
-        """The share of the mixed pool's cost that pools save; negative where they cost more."""
+        """Share of the mixed pool's cost that the pools save; negative: they cost more."""
         return 1 - self.pools.cost / self.mixed.cost
 
     @property
     def limits_saved(self) -> int:
-        """GPUs that pools save because each keeps its limits with fewer idle; less than 0: more."""
+        """GPUs that pools save because each keeps its latency limits with fewer idle GPUs."""
         pools, mixed = self.unlimited
         return (self.mixed.num_gpus - mixed) - (self.pools.num_gpus - pools)
 

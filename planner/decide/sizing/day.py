@@ -105,7 +105,7 @@ class Hour:
         return max(self.num_gpus - self.base, 0)
 
     def hours_beyond(self, base: int) -> float:
-        """GPU-hours of what runs beyond a base.
+        """GPU-hours beyond a base in this period.
 
         Parameters
         ----------
@@ -142,36 +142,36 @@ class Day:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours that are paid for in a day."""
+        """GPU-hours of a day that are paid."""
         beyond = sum(hour.hours_beyond(self.base) for hour in self.hours)
         return HOURS * self.base + self.load.repeats * beyond
 
     @property
     def starting_hours(self) -> float:
-        """GPU-hours of a day that are paid before what they start serves."""
+        """GPU-hours of a day that are paid while GPUs start."""
         serving = sum(hour.on_demand * hour.period.hours for hour in self.hours)
         return self.gpu_hours - HOURS * self.base - self.load.repeats * serving
 
     @property
     def base_cost(self) -> float:
-        """USD of a day for the GPUs that are held, busy or not."""
+        """Cost of the GPUs that are paid all day [USD/day]."""
         return HOURS * self.base * HOUR * self.terms.base
 
     @property
     def signed(self) -> float:
-        """USD of the held GPUs for the whole term of their contract; NaN without one."""
+        """Cost of the base GPUs for the whole term of their contract [USD]; NaN: no term."""
         base = self.terms.base_contract or Contract.ON_DEMAND
         return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
 
     @property
     def base_utilization(self) -> float:
-        """Share of the hours of the held GPUs in which they are needed; NaN where none is held."""
+        """Share of the hours of the base GPUs in which they are needed; NaN: no base GPUs."""
         needed = sum(min(hour.num_gpus, self.base) * hour.period.hours for hour in self.hours)
         return needed / (self.load.hours * self.base) if self.base else math.nan
 
     @cached_property
     def scaled(self) -> tuple[Scaled, ...]:
-        """What an autoscaler takes that asks when the load has risen, by its spare."""
+        """Results of an autoscaler that reacts to the load, by its spare capacity."""
         return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
 
     def followed(self, spare: float) -> tuple[Spans, Spans]:
@@ -192,38 +192,38 @@ class Day:
 
     @property
     def with_spare(self) -> Scaled | None:
-        """The least spare with which at most `LATE` of the requests are late; None: none is."""
+        """The autoscaler with the least spare that delays at most `LATE` of the requests."""
         return next((one for one in self.scaled if one.late <= LATE), None)
 
     @property
     def order(self) -> tuple[float, float]:
-        """What days are sorted by: cost, then GPU-hours where no price is known."""
+        """Sort key of days: cost, then GPU-hours if no price is known."""
         return math.inf if math.isnan(self.cost) else self.cost, self.gpu_hours
 
     @property
     def cost(self) -> float:
-        """USD of a day; NaN where the price is unknown."""
+        """Cost of a day [USD]; NaN: unknown price."""
         return day_cost(self.hours, self.base, self.terms, self.load.repeats)
 
     @property
     def cost_per_month(self) -> float:
-        """USD of a twelfth of a year."""
+        """Cost of a twelfth of a year [USD]."""
         return self.cost * DAYS_PER_MONTH
 
     @property
     def cost_at_peak(self) -> float:
-        """USD of a day that holds the GPUs of the peak throughout, at the lower price."""
+        """Cost of a day that pays the GPUs of the peak all day, at the lower price [USD]."""
         most = max(hour.num_gpus for hour in self.hours)
         return most * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
 
     @property
     def utilization(self) -> float:
-        """Share of what the running GPUs could serve that is asked of them."""
+        """Request rate over the capacity of the running GPUs, in the mean of the day."""
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
         return self.load.requests / HOUR / (self.load.repeats * could) if could else math.nan
 
     def rows(self) -> Iterator[dict[str, Value]]:
-        """A row of columns for each period."""
+        """Result columns of each period."""
         gpu, time, rate, number, capacity = terms_about("hour")
         for hour in self.hours:
             period = hour.period

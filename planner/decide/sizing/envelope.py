@@ -57,7 +57,7 @@ class Budget:
 
     @property
     def rate(self) -> float:
-        """USD/s; of a total unknown."""
+        """Budget per second [USD/s]; NaN: in total."""
         return math.nan if self.period is None else self.amount / self.period
 
 
@@ -101,7 +101,7 @@ class Yield:
 
     @property
     def output_tokens(self) -> float:
-        """Generated tokens per second."""
+        """Generated tokens per second [1/s]."""
         return number(self.fleet.row["output_tokens_per_s"])
 
     @property
@@ -112,29 +112,29 @@ class Yield:
 
     @property
     def megawatts(self) -> float:
-        """At the building's meter; NaN where the power of the GPU is unknown."""
+        """Power of the building [MW]; NaN: unknown power of the GPU."""
         return number(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
 
     @property
     def offer(self) -> Offer | None:
-        """The median of the current prices of the model's tokens, or else of the old ones."""
+        """The offer with the median price of the model's tokens, current offers first."""
         return self.api.marked.get("median")
 
     @property
     def revenue(self) -> float:
-        """USD per hour for all requests at the median price; NaN where none is published."""
+        """Revenue at the median API price [USD/h]; NaN: no published price."""
         if self.offer is None:
             return math.nan
         return self.offer.cost * number(self.fleet.row["requests_per_s"]) * HOUR
 
     @property
     def profit(self) -> float:
-        """USD per hour that the revenue leaves of what the GPUs cost."""
+        """Revenue less the cost of the GPUs [USD/h]."""
         return self.revenue - self.fleet.cost
 
     @property
     def columns(self) -> dict[str, Value]:
-        """What is told beside the columns of the fleet."""
+        """Result columns in addition to those of the fleet."""
         row, mega = self.fleet.row, self.megawatts
         offer = self.offer
         each = {

@@ -80,12 +80,12 @@ class Margin:
 
     @property
     def spare(self) -> float:
-        """What is left until the bound at the confidence; at least 0 where it is kept."""
+        """Distance of ``sure`` to the bound [SI unit]; at least 0 if the limit is kept."""
         return self.sign * (self.bound - self.sure)
 
     @property
     def share(self) -> float:
-        """The same as a share of the bound."""
+        """Distance of ``sure`` to the bound as a share of the bound."""
         return self.spare / self.bound if self.bound else math.inf
 
 
@@ -113,17 +113,18 @@ class Fleet:
 
     @property
     def cost(self) -> float:
-        """USD of a run, or USD per hour of a service; NaN where the price is unknown."""
+        """Cost of a run [USD] or of a service [USD/h]; NaN: unknown price."""
         return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
     def bad_cost(self) -> float:
-        """The same that 9 of 10 runs like it keep."""
+        """Cost that 9 of 10 published runs like the plan keep [USD or USD/h]."""
         return bad_cost(self.row)
 
     @property
     def with_spare(self) -> tuple[int, float] | None:
-        """GPUs and USD per hour with one more replica, or worker of each kind; None of no service.
+        """GPUs and cost [USD/h] with one spare replica, or spare worker of each kind; None: no
+        service.
 
         One of each may then fail without a limit being missed. Also None where a row does not
         tell how many GPUs one has, or workers have GPUs of different prices.
@@ -138,7 +139,7 @@ class Fleet:
 
     @property
     def is_proven(self) -> bool:
-        """Whether its software was measured on its GPU at such work, or nothing tells of errors."""
+        """Whether the software was measured on the GPU at such work, or errors are unknown."""
         return self.row.get(RUNS) != 0
 
     @property
@@ -148,7 +149,7 @@ class Fleet:
 
     @property
     def spare(self) -> float:
-        """What is left of the tightest limit, as a share of it; infinite without limits."""
+        """Margin of the tightest limit as a share of its bound; infinite without limits."""
         return math.inf if self.tightest is None else self.tightest.share
 
     @classmethod
@@ -298,7 +299,7 @@ class Size:
 
     @property
     def choices(self) -> dict[str, Fleet]:
-        """The fleets there are by what they are best at; what is best at several has one entry."""
+        """The different fleets by what they are best at."""
         choices: dict[str, Fleet] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
@@ -318,13 +319,13 @@ class Size:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the software of the cheapest was measured on its GPU."""
+        """Whether the software of the cheapest fleet was measured on its GPU."""
         best = self.cheapest or self.fewest
         return best is not None and best.is_proven
 
     @property
     def standing(self) -> Standing:
-        """How it stands among others by its cost, of a load by that of a day."""
+        """Standing among other sizes by cost, of a load by the cost of a day."""
         best = self.cheapest or self.fewest
         found = Standing(math.nan) if best is None else cost_standing(best.row)
         if self.day is None or not found.value:
@@ -334,7 +335,7 @@ class Size:
 
     @property
     def order(self) -> tuple[bool, float, float]:
-        """What sizes are sorted by: cost in a bad case, then GPUs; what has none comes last.
+        """Sort key of sizes: without a plan last, then cost in a bad case, then GPUs.
 
         Within a limit of power or a budget the most tokens come first.
         """

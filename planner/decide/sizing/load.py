@@ -50,7 +50,7 @@ class Period:
 
     @property
     def clock(self) -> str:
-        """When it begins.
+        """Start of the period as ``HH:MM``.
 
         >>> Period(start=6.5, hours=1, request_rate=0).clock
         '06:30'
@@ -76,22 +76,22 @@ class Load:
 
     @property
     def peak(self) -> float:
-        """The most requests per second."""
+        """The greatest request rate [1/s]."""
         return max(period.request_rate for period in self.periods)
 
     @property
     def hours(self) -> float:
-        """How long it lasts, after which it begins again."""
+        """Duration of the load, after which it repeats [h]."""
         return self.periods[-1].start + self.periods[-1].hours
 
     @property
     def repeats(self) -> float:
-        """How often it comes in a day."""
+        """Repetitions of the load in a day."""
         return HOURS / self.hours
 
     @property
     def mean(self) -> float:
-        """Requests per second on average."""
+        """Mean request rate [1/s]."""
         return self.requests / HOUR / HOURS
 
     @property

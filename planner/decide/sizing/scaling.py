@@ -109,7 +109,7 @@ class Spans:
     values: FloatArray
 
     def mapped(self, values: FloatArray) -> Spans:
-        """The same with others in place of their values, which are places among them.
+        """The parts with the values at their present values' indices.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Spans:
         return Spans(starts=self.starts, ends=self.ends, values=each)
 
     def split(self, places: Sequence[float]) -> Spans:
-        """The same parts, each ended at the places [h] within it.
+        """The parts, each split at the times within it.
 
         Parameters
         ----------

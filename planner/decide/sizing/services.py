@@ -176,16 +176,16 @@ class Service:
 
     @property
     def peak(self) -> float:
-        """The most requests per second."""
+        """The greatest request rate [1/s]."""
         return self.load.peak if self.load else self.request.request_rate or 0.0
 
     @property
     def starts(self) -> list[float]:
-        """When its periods begin [h]."""
+        """The starts of the periods of the load [h]."""
         return [period.start for period in self.load.periods] if self.load else [0.0]
 
     def of_share(self, part: float) -> Service:
-        """The same with a share of its requests.
+        """The service with a share of its requests.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class Part:
 
     @property
     def peak(self) -> Fleet:
-        """Its fleet at its peak."""
+        """The fleet of this part at the peak."""
         return peak_of(self.size)
 
 
@@ -242,7 +242,7 @@ class Placement:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The types it runs on."""
+        """The types of GPUs of the service."""
         return tuple(part.gpu for part in self.parts)
 
 
@@ -273,7 +273,7 @@ class Pool:
 
     @property
     def most(self) -> int:
-        """The most that are needed at once."""
+        """The most GPUs of the pool that are needed at once."""
         return round(max(self.gpus))
 
     @property
@@ -284,7 +284,7 @@ class Pool:
 
     @property
     def row(self) -> dict[str, Value]:
-        """Its columns; what is unknown or has no end is None."""
+        """The pool as result columns; None: unknown or unlimited."""
         return {
             "gpu": self.gpu,
             STOCK: self.stock if math.isfinite(self.stock) else None,
@@ -326,17 +326,17 @@ class SharedFleet:
 
     @property
     def num_gpus(self) -> int:
-        """The most GPUs of every type that are needed at once."""
+        """The most GPUs of all types that are needed at once."""
         return sum(pool.most for pool in self.pools)
 
     @property
     def cost(self) -> float:
-        """USD a day."""
+        """Cost of a day [USD]."""
         return sum(pool.cost for pool in self.pools)
 
     @property
     def cost_per_month(self) -> float:
-        """USD of a twelfth of a year."""
+        """Cost of a twelfth of a year [USD]."""
         return self.cost * DAYS_PER_MONTH
 
     @cached_property

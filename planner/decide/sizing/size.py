@@ -86,13 +86,13 @@ class Sizes:
 
     @cached_property
     def found(self) -> tuple[Size, ...]:
-        """Those that have a plan."""
+        """The sizes that have a plan."""
         return tuple(size for size in self.sizes if size.fewest is not None)
 
     @cached_property
     def best(self) -> Size | None:
-        """The cheapest in a bad case, or of those tied with it one with more evidence; None without
-        any. Of unknown prices the one of the fewest GPUs.
+        """The recommended size: the cheapest in a bad case, or one tied with it that has more
+        evidence. None: no plan. Without prices the one with the fewest GPUs.
 
         Within a limit of power or a budget the one that carries most.
         """
@@ -100,14 +100,12 @@ class Sizes:
 
     @property
     def is_cheapest(self) -> bool:
-        """Whether the best is the cheapest in a bad case."""
+        """Whether the recommended size is the cheapest in a bad case."""
         return self.best is min(self.found, key=lambda size: size.order, default=None)
 
     @property
     def better_tied(self) -> Size | None:
-        """The cheapest as predicted of those that are tied with the best and predicted to cost
-        less; None without any.
-        """
+        """The cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
         own = self.best.standing
@@ -117,23 +115,23 @@ class Sizes:
 
     @property
     def proven(self) -> Size | None:
-        """The cheapest whose software was measured on its GPU; None without any."""
+        """The cheapest size whose software was measured on its GPU; None: none was."""
         return next((size for size in self.found if size.is_proven), None)
 
     @cached_property
     def hours(self) -> Mapping[str, list[Value]]:
-        """Of a load a row for each GPU and period as columns; empty without one."""
+        """Periods of each GPU's day as columns; empty without a load."""
         rows = [row for size in self.found if size.day for row in size.day.rows()]
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
-        """A row for each choice as columns; what a row lacks is None."""
+        """Result columns, one row for each choice; None: not known."""
         return by_column(self.rows)
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """A row for each choice, with what it is expected to lose against the others."""
+        """Result columns of each choice, with its expected loss against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         costs = [cost_standing(row) if row["feasible"] else Standing(math.nan) for row in rows]
         if self.best is None or self.best.carried is not None or len(self.found) < 2:
@@ -143,9 +141,8 @@ class Sizes:
 
     @property
     def regret(self) -> float:
-        """What the best is expected to lose against the others, as a share of its cost; NaN where
-        there are none, or nothing tells.
-        """
+        """Expected loss of the recommended size against the others, as a share of its cost; NaN:
+        unknown."""
         if len(self.found) < 2 or self.found[0].carried is not None:
             return math.nan
         return float(regrets([one.standing for one in self.found])[0])
