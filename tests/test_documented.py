@@ -184,6 +184,19 @@ def test_functions_and_classes_of_specs() -> None:
     assert faults == []
 
 
+def test_units_of_specs() -> None:
+    kinds = [kind for module in modules_of_specs() for kind in classes_of(module)]
+    unit = re.compile(r"(Bytes|FlopPerSecond|Seconds|GpuSeconds|Watts)")
+    without = [
+        f"{kind.__name__}.{name}"
+        for kind in kinds
+        for name, text in fields_of(kind).items()
+        if unit.match(str(text))
+        and not re.search(r"\[|bytes per", parameter_texts(kind)[name], re.I)
+    ]
+    assert without == []
+
+
 def test_results() -> None:
     kinds = results()
     assert len(kinds) > 50

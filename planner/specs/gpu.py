@@ -43,7 +43,7 @@ class GemmEfficiency:
     ----------
     compute_fraction : e, share of the peak FLOP/s
     bandwidth_fraction : b, share of the memory bandwidth
-    latency : t0, start of the kernel
+    latency : t0 [s], start of the kernel
     sharpness : q, exponent of the soft maximum
     """
 
@@ -63,7 +63,7 @@ class AttentionEfficiency:
     ----------
     compute_fraction : e, share of the peak FLOP/s
     bandwidth_fraction : b, share of the memory bandwidth
-    latency : t0, start of the kernel
+    latency : t0 [s], start of the kernel
     sharpness : q, exponent of the soft maximum
     sequence_offset : s0 [tokens]
     wave_fill : X0 [waves]
@@ -84,7 +84,7 @@ class DecodeAttentionEfficiency:
     Parameters
     ----------
     bandwidth_fraction : share of the memory bandwidth
-    latency : t0, start of the kernel
+    latency : t0 [s], start of the kernel
     sequence_offset : s0 [tokens]
     """
 
@@ -101,7 +101,7 @@ class GroupedGemmEfficiency:
     ----------
     compute_fraction : share of the peak FLOP/s
     bandwidth_fraction : share of the memory bandwidth
-    latency : start of the kernel
+    latency : start of the kernel [s]
     sharpness : exponent of the soft maximum
     row_offset : m0 [rows]
     width_offset : i0 [columns]
@@ -125,7 +125,7 @@ class TiledGemmEfficiency:
     ----------
     compute_fraction : share of the peak FLOP/s
     bandwidth_fraction : share of the memory bandwidth
-    latency : start of the kernel
+    latency : start of the kernel [s]
     sharpness : exponent of the soft maximum
     row_offset : m0 [rows]
     column_offset : n0 [columns]
@@ -154,7 +154,7 @@ class WaveGemmEfficiency:
     ----------
     compute_fraction : share of the peak FLOP/s
     bandwidth_fraction : share of the memory bandwidth
-    latency : start of the kernel
+    latency : start of the kernel [s]
     sharpness : exponent of the soft maximum
     depth_offset : k0 [elements of the inner dimension]
     wave_rounding : z, share of the rounding to whole waves
@@ -179,7 +179,7 @@ class MemoryBoundEfficiency:
     Parameters
     ----------
     bandwidth_fraction : b, share of the memory bandwidth
-    latency : t0, start of the kernel
+    latency : t0 [s], start of the kernel
     """
 
     bandwidth_fraction: Fraction
@@ -241,7 +241,7 @@ class HostCopyEfficiency:
     Parameters
     ----------
     bandwidth_fraction : b, share of the bandwidth of the host link
-    latency : t0, start of the copy
+    latency : t0 [s], start of the copy
     """
 
     bandwidth_fraction: Fraction = 1.0
@@ -274,7 +274,7 @@ class Efficiency:
     attention_kernels : rates of other attention kernels by name
     gemm_table : name of the table of measured 16-bit products, which ``gemm.bf16`` scales; empty:
         none
-    gemm_table_bandwidth : memory bandwidth of the GPU that the table was measured on
+    gemm_table_bandwidth : memory bandwidth of the GPU that the table was measured on [bytes/s]
     wave_gemm : matrix products of form G8 by precision
     """
 
@@ -306,7 +306,7 @@ class ScaleUpLink:
     Parameters
     ----------
     kind : kind of the fabric
-    bandwidth : bandwidth per GPU and direction
+    bandwidth : bandwidth per GPU and direction [bytes/s]
     domain_size : GPUs that the fabric can join
     description : name of the link in reports
     """
@@ -324,9 +324,9 @@ class HostLink:
     Parameters
     ----------
     description : name of the link in reports
-    bandwidth : bandwidth per GPU and direction
-    memory_per_gpu : host memory per GPU
-    memory_bandwidth : bandwidth of host memory per GPU
+    bandwidth : bandwidth per GPU and direction [bytes/s]
+    memory_per_gpu : host memory per GPU [bytes]
+    memory_bandwidth : bandwidth of host memory per GPU [bytes/s]
     """
 
     description: str
@@ -343,17 +343,17 @@ class GpuSpec:
     ----------
     name : name of the file
     vendor : maker, such as ``nvidia``
-    memory_capacity : memory of the GPU
-    memory_bandwidth : bandwidth of the GPU's memory
-    peak_flops : dense peak by precision
+    memory_capacity : memory of the GPU [bytes]
+    memory_bandwidth : bandwidth of the GPU's memory [bytes/s]
+    peak_flops : dense peak by precision [FLOP/s]
     scale_up : fabric to the GPUs of its domain
     efficiency : efficiency of its kernels
     year : year of release
-    scale_out_bandwidth : network bandwidth per GPU and direction
+    scale_out_bandwidth : network bandwidth per GPU and direction [bytes/s]
     host : link to the host
     num_multiprocessors : streaming multiprocessors or compute units
-    fp16_accumulate_flops : dense peak of 16-bit products that accumulate in 16 bits, where it is
-        higher
+    fp16_accumulate_flops : dense peak of 16-bit products that accumulate in 16 bits [FLOP/s], where
+        it is higher
     num_devices : devices that programs see, each with a process
     architecture : generation, as engine profiles name it
     announced : the maker has published the figures and no independent measurement exists
@@ -362,7 +362,7 @@ class GpuSpec:
     allocatable_share : share of the memory that programs can allocate; the driver, error correction
         and operating system take the rest
     unified_memory : GPU and host share one memory, so that offloading to the host frees nothing
-    thermal_design_power : thermal design power of the board
+    thermal_design_power : thermal design power of the board [W]
     aliases : other names
     doubtful : why the figures are in doubt; empty: they are not
     notes : remarks
@@ -419,7 +419,7 @@ class ScaleUp:
     Parameters
     ----------
     kind : kind of the fabric
-    bandwidth : bandwidth per GPU and direction
+    bandwidth : bandwidth per GPU and direction [bytes/s]
     domain_size : GPUs of a domain
     """
 
@@ -437,9 +437,9 @@ class ScaleOut:
 
     Parameters
     ----------
-    bandwidth : bandwidth per GPU and direction, its share of a network card
-    base_latency : latency of a collective over two domains
-    latency_per_doubling : additional latency for each doubling of the domains
+    bandwidth : bandwidth per GPU and direction [bytes/s], its share of a network card
+    base_latency : latency of a collective over two domains [s]
+    latency_per_doubling : additional latency for each doubling of the domains [s]
     efficiency : share of the rate of the network card that is reached
     oversubscription : bandwidth below the switches over that above them
     gpus_per_nic : GPUs that share a network card
@@ -469,10 +469,10 @@ class ClusterSpec:
     scale_up : fabric inside a domain
     scale_out : network between domains
     max_gpus : GPUs of the cluster; None: no limit
-    host_memory : memory of the host of a node
-    host_memory_per_gpu : host memory per GPU, where that of a node is unknown
-    host_memory_bandwidth : bandwidth of host memory per GPU
-    drive_bandwidth : bandwidth of the drives of a node per GPU
+    host_memory : memory of the host of a node [bytes]
+    host_memory_per_gpu : host memory per GPU [bytes], where that of a node is unknown
+    host_memory_bandwidth : bandwidth of host memory per GPU [bytes/s]
+    drive_bandwidth : bandwidth of the drives of a node per GPU [bytes/s]
     aliases : other names
     notes : remarks
     """
