@@ -118,8 +118,8 @@ def estimate(
     static batch, ``serve`` a stream of requests.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
-    several configurations; InfeasibleError if to serve: no concurrency reaches the
-    ``request_rate``.
+    several configurations; InfeasibleError if no concurrency
+    reaches the ``request_rate``.
 
     Parameters
     ----------
@@ -136,8 +136,8 @@ def estimate(
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     """The step time of any batch of one serving configuration, for simulators of engines.
 
-    Raises SpecError or SearchSpaceError as in `estimate`; or prefill and decode have workers of
-    their own; InfeasibleError if the configuration cannot be.
+    Raises SpecError or SearchSpaceError as `estimate` does, or if prefill and decode have separate
+    workers; InfeasibleError if the configuration is rejected.
 
     Parameters
     ----------
@@ -411,8 +411,8 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     ``workload="rl"`` a file that trains on its own generated answers is read as the whole step,
     else as the update only.
 
-    Raises LaunchError if it cannot be read, starts nothing that planner knows, or leaves the model
-    open; SpecError or SearchSpaceError if it names what is unknown.
+    Raises LaunchError if the file cannot be read, starts no known program, or sets no model;
+    SpecError or SearchSpaceError if it names an unknown spec or value.
 
     Parameters
     ----------

@@ -131,6 +131,9 @@ def missing_of(documented: Any, names: set[str], *, shared: set[str] = frozenset
     place = f"{documented.__module__}.{documented.__qualname__}"
     wrong = [f"{place}: {name} is not documented" for name in sorted(names - shared - texts.keys())]
     wrong += [f"{place}: {name} is no parameter" for name in sorted(texts.keys() - names)]
+    named = re.findall(r"^ *([\w, ]+) : ", documented.__doc__ or "", re.MULTILINE)
+    every = ", ".join(named).split(", ")
+    wrong += [f"{place}: {name} stands twice" for name in texts if every.count(name) > 1]
     wrong += [f"{place}: {name} has no text" for name, text in texts.items() if len(text) < 3]
     return wrong
 
@@ -186,12 +189,12 @@ def test_functions_and_classes_of_specs() -> None:
 
 def test_units_of_specs() -> None:
     kinds = [kind for module in modules_of_specs() for kind in classes_of(module)]
-    unit = re.compile(r"(Bytes|FlopPerSecond|Seconds|GpuSeconds|Watts)")
+    unit = re.compile(r"\b(Bytes|FlopPerSecond|Seconds|GpuSeconds|Watts)")
     without = [
         f"{kind.__name__}.{name}"
         for kind in kinds
         for name, text in fields_of(kind).items()
-        if unit.match(str(text))
+        if unit.search(str(text))
         and not re.search(r"\[|bytes per", parameter_texts(kind)[name], re.I)
     ]
     assert without == []

@@ -26,12 +26,6 @@ class Request:
 
     Parameters
     ----------
-    model, gpu, cluster, space, framework, engine : name, alias or path of a spec
-        Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
-        of A100-SXM-80GB. A space names its framework or engine; with neither, all current ones that
-        run on the GPU are tried. The model may also be a Hugging Face ``config.json`` or ORG/NAME.
-    model, gpu, framework, engine, adapter, precision, num_gpus : each may be several, or ``all``;
-        the best plans of all their values are compared
     model : name, alias or path of a spec, a Hugging Face ``config.json`` or ORG/NAME; several or
         ``all``: the best plans of each are compared
     workload : ``train``, ``inference`` (one static batch), ``serve`` or ``rl``
@@ -53,8 +47,6 @@ class Request:
     price : rent [USD per GPU and hour], or text for several GPUs or contracts:
         ``"h100=1.9,b200=4"``, ``"on-demand=1.9,spot=1.2"``; default: price lists
     purchase_price : price of a GPU with its share of the server [USD], for the contract ``owned``
-    contract, provider : on what terms GPUs are had, and from whom; several contracts are compared.
-        Default: the median of what sellers ask on demand
     contract : contract, several, or ``all``; default: on demand
     term_utilization : share of the hours of a contract's term, or of owned GPUs, with work, 0 to 1
     provider : seller whose price is used; default: median of all sellers
@@ -101,14 +93,8 @@ class Request:
     padding : how samples fill sequences: ``packed`` (default), ``longest``, ``full`` or ``none``
     mean_sample_length : mean tokens of a sample before the sequence cuts it off
     sample_length_deviation : standard deviation of the tokens of a sample; default: 0.8 of the mean
-    flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
-        ``"150 TFLOP/s"``, ``"1.5 TB/s"``; of serving a rate is one of 16 bit, and 8 bit reach the
-        same share of their peak
     flops_efficiency : share of the peak that training steps or the products of serving reach, or
         text with a unit (``"150 TFLOP/s"``, of 16-bit products); replaces the time model
-    intra_node_efficiency, inter_node_efficiency : the same of the links inside a node, and of the
-        network between nodes; ``gpus_per_node`` : how many GPUs a node has; ``network`` : what
-        joins nodes, such as ``"10GbE per node"`` or ``"100 Gbit/s per GPU"``
     intra_node_efficiency : share of the bandwidth inside a scale-up domain, or text with a unit
     inter_node_efficiency : share of the network's bandwidth between nodes, or text with a unit
     gpus_per_node : GPUs of a node; default: those of the cluster

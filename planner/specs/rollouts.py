@@ -95,8 +95,8 @@ class Rollouts:
         log-probabilities come back, sampling is not greedy, and nothing of the scheduler hides
     pass_factor : time of the trainer's passes over that of a run which trains alone: sequences are
         of uneven length, and their logits become log-probabilities
-    step_overhead : time of each step in which neither side works [s]: rewards, advantages, moving of
-        batches
+    step_overhead : time of each step in which neither side works [s], such as rewards, advantages
+        and moving batches
     sleep_time : time for a colocated engine to release or regain its memory [s]
     sync_factor : time of a transfer of weights over that of the published ones of its method
     own_runs : steps of a user that the numbers were fitted to
