@@ -180,18 +180,18 @@ class EngineExecution:
 
 @checked
 class SchedulerDefault:
-    """What an engine takes on some GPUs where no option sets it.
+    """Defaults of an engine's scheduler on some GPUs.
 
     Parameters
     ----------
-    max_num_seqs : sequences of a step at most
-    max_num_batched_tokens : new tokens of a step at most, of a server
-    offline_batched_tokens : the same of a program that loads the engine itself
-    gpus : beginnings of the names of the GPUs that it is for; empty: any
-    other_gpus : beginnings of the names of the GPUs that it is not for
-    least_memory : memory of a GPU from which it holds [bytes]
-    since : the first release that has it
-    until : the first release that no longer has it
+    max_num_seqs : most sequences of a step
+    max_num_batched_tokens : most new tokens of a step of a server
+    offline_batched_tokens : most new tokens of a step of a program that loads the engine
+    gpus : beginnings of the names of the GPUs; empty: all
+    other_gpus : beginnings of the names of excluded GPUs
+    least_memory : least memory of the GPU [bytes]
+    since : first release with these defaults
+    until : first release without these defaults
     """
 
     max_num_seqs: Count
@@ -325,14 +325,14 @@ class EngineMemory:
 
 @checked
 class AttentionSplit:
-    """When an engine's decode attention reads the parts of a context at the same time.
+    """Decode attention that reads the parts of a context in parallel.
 
     Parameters
     ----------
-    context : it does for contexts of more tokens than this
-    blocks : it does not where the sequences times the query heads of a device are more than this
-    unsplit_bandwidth_fraction : rate of its other kernel over that of the one that splits
-    unsplit_repeated_read_fraction : ``repeated_read_fraction`` of its other kernel
+    context : contexts of more tokens are split
+    blocks : contexts are not split if sequences times query heads of a device exceed this number
+    unsplit_bandwidth_fraction : rate of the kernel without split over that of the kernel with split
+    unsplit_repeated_read_fraction : ``repeated_read_fraction`` of the kernel without split
     """
 
     context: Count
@@ -343,12 +343,12 @@ class AttentionSplit:
 
 @checked
 class WithoutGraphs:
-    """What the host takes to launch a layer of any step where CUDA graphs are turned off.
+    """Host time to launch a layer of any step if CUDA graphs are disabled.
 
     Parameters
     ----------
-    layer_launch_time : for a layer of attention and feed-forward [s]
-    expert_launch_time : what routing to experts adds [s]
+    layer_launch_time : time of a layer of attention and feed-forward [s]
+    expert_launch_time : additional time of routing to experts [s]
     """
 
     layer_launch_time: Seconds
@@ -357,62 +357,58 @@ class WithoutGraphs:
 
 @checked
 class EngineProfile:
-    """Few, named, physical parameters of a serving engine; never a factor per model.
+    """Physical parameters of a serving engine, the same for all models.
 
     Parameters
     ----------
-    name : what reports call it
-    execution : launches and kernels
+    name : name in reports
+    execution : kernels and host launches
     scheduler : batching
-    memory : memory beside weights
-    quantizations : the types of weights and activations that it has kernels for, those of GGUF
-        files aside
-    gguf : it has kernels for the types of GGUF files
-    caches : the types of the key-value cache that its options can name
-    unpacked_dense_by_architecture : those that its dense products read into 16 bits on GPUs of a
-        generation without their arithmetic
-    unpacked_experts_by_architecture : those that the products of its experts read so
-    unpacked_cache_architectures : generations of GPUs without 8-bit floats on which it keeps the
-        cache in them, and attention computes in 16 bits
-    tensor_parallel : it can share matrix products between GPUs
-    pipeline_parallel : it can give stages of layers to GPUs
-    expert_parallel : it can give experts to GPUs
-    attention_data_parallel : it can give requests to GPUs in attention that share experts
-    undivided : of ``expert_parallel`` and ``attention_data_parallel`` those that are 1, or all GPUs
-        of a stage
-    one_split : GPUs split either the matrices or the layers, never both
-    pads_heads : it adds heads of zeros where tensor parallelism does not divide those of a model
-    tensor_parallel_across_nodes : its tensor parallelism may leave the fast fabric of a node
-    redundant_experts : it can hold copies of experts, so that ranks have equal numbers of any
-        number of them
-    pipelines_of_pools : workers of a pool that hands its caches on, or takes them, can have
-        pipeline stages
-    fp8_block : it refuses block-scaled 8-bit weights whose widths on a GPU are not a multiple of
-        this; 0: it takes any
+    memory : memory other than weights
+    quantizations : types of weights and activations with kernels, without those of GGUF files
+    gguf : the engine has kernels for the types of GGUF files
+    caches : types of the KV cache that options can set
+    unpacked_dense_by_architecture : types that dense products unpack to 16 bits, by GPU generation
+        without their arithmetic
+    unpacked_experts_by_architecture : types that products of experts unpack to 16 bits, by GPU
+        generation
+    unpacked_cache_architectures : GPU generations without 8-bit floats that store the KV cache in 8
+        bits and compute attention in 16
+    tensor_parallel : supports tensor parallelism
+    pipeline_parallel : supports pipeline parallelism
+    expert_parallel : supports expert parallelism
+    attention_data_parallel : supports data-parallel attention with shared experts
+    undivided : of ``expert_parallel`` and ``attention_data_parallel`` those whose only degrees are
+        1 and all GPUs of a stage
+    one_split : tensor and pipeline parallelism exclude each other
+    pads_heads : heads are padded with zeros if tensor parallelism does not divide them
+    tensor_parallel_across_nodes : tensor parallelism may span nodes
+    redundant_experts : supports copies of experts, so that all ranks have equal numbers
+    pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
+    fp8_block : width on a GPU that block-scaled 8-bit weights must be a multiple of; 0: any
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
-    sliding_windows : attention and cache stop at the window of a model; without it they hold all
-        tokens
-    embeddings : it embeds and scores prompts
-    current : it is one of today: tried where nobody names an engine
-    vendors : of the GPUs it has kernels for; all if none is named
-    without_architectures : generations of GPUs of these vendors that it has no kernels for
-    kernel_latency_by_architecture : times ``kernel_latency_fraction`` on GPUs of a generation, for
-        which it has other kernels
-    dense_latency_by_architecture : times that, of dense products
-    expert_latency_by_architecture : times that, of the products of experts
-    expert_padding_by_architecture : what the kernels of a generation show of the padding that
-        narrow experts have in the measured ones
-    linear_compute_by_architecture : times ``compute_fraction``, what its library's dense products
-        reach on GPUs of a generation
-    expert_compute_by_architecture : the same of its products of experts
-    fp8_cache_compute_by_architecture : what decode attention over an 8-bit cache computes over what
-        it does in 16 bits, on GPUs of a generation for which its kernels do so in 8
-    attention_split : without it decode attention runs as measured at any size
-    without_graphs : without it a decode step that is not a graph is launched like one with prompts
-    aliases : other names of it
-    since : the release from which it holds, after the target that reads files of its tool: "vllm
-        0.8". Empty where no release of a target is told by it
-    notes : what else is to know
+    sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
+    embeddings : supports embedding and scoring of prompts
+    current : searched if no engine is specified
+    vendors : vendors of supported GPUs; empty: all
+    without_architectures : unsupported GPU generations of these vendors
+    kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
+    dense_latency_by_architecture : further factor for dense products, by GPU generation
+    expert_latency_by_architecture : further factor for products of experts, by GPU generation
+    expert_padding_by_architecture : share of the measured padding of narrow experts that kernels
+        have, by GPU generation
+    linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
+        generation
+    expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
+        generation
+    fp8_cache_compute_by_architecture : compute of decode attention over an 8-bit cache relative to
+        16 bits, by GPU generation with 8-bit kernels
+    attention_split : split of long contexts in decode attention; None: as measured at any size
+    without_graphs : host times without CUDA graphs; None: those of steps with prompts
+    aliases : other names
+    since : first release that the profile holds for, after its target: "vllm 0.8"; empty: not bound
+        to a release
+    notes : remarks
     """
 
     name: str

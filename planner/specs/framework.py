@@ -312,15 +312,16 @@ class Compilation:
 
 @checked
 class Defaults:
-    """What the program does where a run does not set it, if that is not what most programs do.
+    """Values of parameters that a run does not set.
 
     Parameters
     ----------
-    recompute : what the backward pass computes again
-    quantized_recompute : the same with adapters on quantized weights, if that is something else
-    offload : what is in host memory
+    recompute : default recomputation
+    quantized_recompute : default recomputation with adapters on quantized weights; empty:
+        ``recompute``
+    offload : default content of host memory
     flash_attention : attention is one fused kernel
-    sequence_parallel : ranks of tensor parallelism split what is between their matrices, too
+    sequence_parallel : default sequence parallelism
     """
 
     recompute: str = "none"
@@ -353,76 +354,70 @@ def _sharded_axis(name: str) -> str:
 
 @checked
 class FrameworkProfile:
-    """Few, named, physical parameters of a framework; never a factor per model.
+    """Physical parameters of a training framework, the same for all models.
 
     Parameters
     ----------
-    name : what reports call it
-    execution : launches and kernels
-    overlap : communication behind computation
+    name : name in reports
+    execution : kernels and host launches
+    overlap : communication hidden behind computation
     states : bytes per parameter
-    memory : memory besides these
-    compilation : what torch.compile changes
-    offloading : what can be in host memory
-    defaults : what a run has that does not set it
-    default_zero_stage : the ZeRO stage where nobody names one
-    zero_stages : the ZeRO stages that it has
-    pipeline_zero_stages : those of them that go together with pipeline parallelism
-    tensor_parallel : it can share matrix products between GPUs
-    pipeline_parallel : it can give stages of layers to GPUs
-    context_parallel : it can share sequences between GPUs
-    expert_parallel : it can give experts to GPUs
+    memory : memory other than model states
+    compilation : effect of torch.compile
+    offloading : use of host memory
+    defaults : values of parameters that a run does not set
+    default_zero_stage : ZeRO stage if none is set
+    zero_stages : supported ZeRO stages
+    pipeline_zero_stages : ZeRO stages that support pipeline parallelism
+    tensor_parallel : supports tensor parallelism
+    pipeline_parallel : supports pipeline parallelism
+    context_parallel : supports context parallelism
+    expert_parallel : supports expert parallelism
     sharded_parallel : what it has only where gradients are sharded (ZeRO 2, 3) or nothing is data
         parallel; experts also where each rank has others, without tensor and context parallelism.
         Contexts by heads (``head_exchange``) need none
     fsdp_zero_stages : ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or
         SGD alone
-    checked_version : the release whose options and checks say what it supports
-    layer_split : it can spread layers over GPUs that work one after the other (device_map)
-    equal_chunks : every chunk of a pipeline has the same number of layers
+    checked_version : release whose options and checks the profile describes
+    layer_split : supports layers on GPUs that work one after the other (device_map)
+    equal_chunks : every pipeline chunk has the same number of layers
     experts_in_shards : experts are split over GPUs that share the shards of one copy of the
         weights, never over copies
-    interleaved_schedule : it can give several stages of a pipeline to a GPU
-    hybrid_sharding : it can shard states over groups of data-parallel ranks that hold copies
-    selective_recompute : it can repeat a part of each layer, not whole ones alone
-    sequence_parallel : its tensor-parallel ranks can split what is between their matrices, too
-    partial_recompute : it can repeat some layers of a stage whole, and keep all of the others
-    feed_forward_recompute : it can repeat the feed-forward blocks alone
-    recompute_modules : modules of a layer that it can repeat by themselves (``RecomputedModules``)
-    saved_tensors : its full recomputation can keep tensors of a layer that are named, or move them
-        to the host
-    fp8_attention : it has attention kernels in 8 bit
-    fp8_recipe : how it scales what it multiplies in 8 bit where nothing is said
-    fp8_recipe_of_groups : the same on GPUs whose products scale groups of 32 numbers themselves, if
-        it is another
-    optimizers : the optimizers that it has
-    state_precisions : formats that its optimizer states can be told to have
-    main_precisions : formats that the weights it updates and the gradients it adds up can be told
-        to have
-    optimizer_in_backward : it can update weights as soon as their gradients are there, and keep
-        none of these
-    paged_optimizer : it can have optimizer states in unified memory, which the driver pages to the
-        host
-    expert_tensor_parallel : it can split the matrices of experts between GPUs
-    expert_overlap : it can exchange the tokens of experts behind the computation of another
-        micro-batch
-    head_exchange : its context parallelism can trade tokens for heads (``cp_comm_type`` a2a)
-    cp_comm_type : the ``cp_comm_type`` that runs which say none have
-    token_dispatchers : the values of ``token_dispatcher`` that it knows beside auto
-    pipeline_schedules : the values of ``pipeline_schedule`` that it knows beside 1F1B, interleaved
-        or not
-    current : it is one of today: tried where nobody names a framework
-    vendors : of the GPUs it runs on; all if none is named
-    without_architectures : generations of GPUs of these vendors that it does not run on
-    adapters : it trains adapters
-    expert_adapters : what routed experts have where all linear layers have adapters and nobody says
-        more
-    quantized_adapters : those of weights in 4 bits, too
-    virtual_tokens : it trains virtual tokens of prompts and prefixes, too
-    whole_models : it is one to train all weights with; where nobody names one, others are tried
-    rollouts : how it generates answers, where it is one of reinforcement learning
-    aliases : other names of it
-    notes : what else is to know
+    interleaved_schedule : supports several pipeline stages per GPU
+    hybrid_sharding : supports sharding over groups of data-parallel ranks (HSDP)
+    selective_recompute : supports recomputation of parts of each layer
+    sequence_parallel : supports sequence parallelism
+    partial_recompute : supports full recomputation of some layers of a stage
+    feed_forward_recompute : supports recomputation of feed-forward blocks only
+    recompute_modules : modules that can be recomputed separately (``RecomputedModules``)
+    saved_tensors : full recomputation can keep named tensors, or offload them to the host
+    fp8_attention : has 8-bit attention kernels
+    fp8_recipe : default 8-bit recipe
+    fp8_recipe_of_groups : default 8-bit recipe on GPUs that scale groups of 32 numbers; empty:
+        ``fp8_recipe``
+    optimizers : supported optimizers
+    state_precisions : number formats of optimizer states that options can set
+    main_precisions : number formats of main weights and gradients that options can set
+    optimizer_in_backward : supports weight updates during the backward pass, without stored
+        gradients
+    paged_optimizer : supports optimizer states in unified memory
+    expert_tensor_parallel : supports tensor parallelism of experts
+    expert_overlap : supports all-to-alls behind the computation of another micro-batch
+    head_exchange : supports context parallelism by all-to-all of heads (``cp_comm_type`` a2a)
+    cp_comm_type : default ``cp_comm_type``
+    token_dispatchers : supported ``token_dispatcher`` other than auto
+    pipeline_schedules : supported ``pipeline_schedule`` other than 1F1B and interleaved 1F1B
+    current : searched if no framework is specified
+    vendors : vendors of supported GPUs; empty: all
+    without_architectures : unsupported GPU generations of these vendors
+    adapters : supports adapters
+    expert_adapters : default adapters of routed experts if all linear layers have adapters
+    quantized_adapters : supports adapters of 4-bit weights (QLoRA)
+    virtual_tokens : supports prompt and prefix tuning
+    whole_models : searched to train all weights if no framework is specified
+    rollouts : generation of answers in reinforcement learning; None: no such framework
+    aliases : other names
+    notes : remarks
     """
 
     name: str

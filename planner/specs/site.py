@@ -146,7 +146,7 @@ class ReliabilitySpec:
 
     Parameters
     ----------
-    name : what reports call it
+    name : name in reports
     gpu_hours_per_interruption : of a job, by failures of hardware or software, planned maintenance
         excluded
     gpu_hours_per_preemption : by a provider that takes spot instances back; counts under that
@@ -156,8 +156,8 @@ class ReliabilitySpec:
     stragglers : slow parts
     campaign : of pretraining, what a campaign takes beyond all this; nothing where not given
     spare_share : nodes that stand by, as a share of those that train; whole nodes only
-    aliases : other names of it
-    notes : what else is to know
+    aliases : other names
+    notes : remarks
     """
 
     name: str
