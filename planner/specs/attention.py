@@ -42,31 +42,21 @@ SizeOrZero = Annotated[int, Strict(), Interval(ge=0, le=10**9)]
 
 @checked
 class AttentionSpec:
-    """Multi-head, grouped-query or multi-query attention, latent or linear attention, Mamba-2.
+    """Attention of a layer, or the mixer with a state in its place.
 
-    Latent attention (``kind = "latent"``) uses the ``*_lora_rank`` and ``qk_*`` fields;
-    ``head_dim`` is then qk_nope_head_dim + qk_rope_head_dim. With ``index_topk`` it is
-    DeepSeek's sparse attention: an indexer (``index_*``) chooses the keys of each query. A layer
-    with ``index_topk`` alone attends to what the layer before it chose; with an ``index_kpool``
-    a key of the indexer is of so many tokens (GLM-5.3). Standard attention that
-    chooses blocks of keys has the keys in them as ``index_topk``. Compressed attention
-    (``kind = "compressed"``), that of DeepSeek-V4, has one head of keys that are values, too, a
-    ``sliding_window`` and, with a ``compress_ratio``, an entry for so many tokens, among which an
-    indexer may choose; heads leave it in ``o_groups`` of ``o_lora_rank`` numbers. A layer that
-    ``shares_cache`` has no keys and values of its own: it attends to those of one before it.
-    Linear attention (``kind = "linear"``), the gated delta net, uses the ``linear_*`` fields
-    alone; ``num_attention_heads``, ``num_key_value_heads`` and ``head_dim`` repeat those of
-    the model's full attention, as ``config.json`` does. Mamba-2 (``kind = "mamba2"``) is read
-    as the linear attention it is dual to [1]_: its groups of B and C are key heads, the state
-    size their dimension, its heads value heads. With a ``linear_gate_rank`` decay and gate of
-    linear attention are one per channel, from latents of that rank (Kimi Delta Attention), but for
-    a ``linear_full_gate``; with ``linear_channel_decay`` they are so without a latent. Mamba-1
-    (``kind = "mamba1"``) has a head of one number for each channel, one key head of the state's
-    size, and the time step comes from ``linear_gate_rank`` numbers [2]_. Lightning attention
-    (``kind = "lightning"``) has a decay that is no parameter, and no convolution [3]_. A gated
-    short convolution (``kind = "convolution"``) has ``linear_conv_kernel_dim`` alone. With
-    ``qk_norm_per_head`` every head has norm weights of its own instead of one ``head_dim`` for all.
-    A query that is not ``causal`` sees the keys after it, too.
+    The ``kind`` determines the fields in use. ``standard``: multi-head, grouped-query or
+    multi-query attention; with ``index_topk`` over chosen blocks of keys. ``latent`` (MLA): the
+    ``*_lora_rank`` and ``qk_*`` fields; with ``index_topk`` DeepSeek's sparse attention, whose
+    indexer (``index_*``) chooses the keys of each query; a layer with ``index_topk`` only attends
+    to the keys that the layer before it chose. ``compressed`` (DeepSeek-V4): one head whose keys
+    are also values, a ``sliding_window`` and, with a ``compress_ratio``, compressed entries.
+
+    ``linear`` (gated delta net): the ``linear_*`` fields; ``num_attention_heads``,
+    ``num_key_value_heads`` and ``head_dim`` repeat those of the model's full attention, as in
+    ``config.json``. ``mamba2``: the linear attention that it is dual to [1]_. ``mamba1``: a head of
+    one number per channel and one key head of the size of the state [2]_. ``lightning``: decays
+    that are no parameters, and no convolution [3]_. ``convolution``: ``linear_conv_kernel_dim``
+    only.
 
     Parameters
     ----------
