@@ -41,7 +41,7 @@ class MemoryShare(StrEnum):
 
 @checked
 class EngineExecution:
-    """Kernels and the host that launches them.
+    """Kernels of an engine and host time to launch them.
 
     Parameters
     ----------
@@ -66,40 +66,40 @@ class EngineExecution:
     attention_kernels : what its fused attention kernels are written for
     fused_quantization : casts of activations are part of other kernels
     custom_all_reduce : small all-reduces use one- or two-shot kernels over peer memory
-    sustained_clock : how far the clock of its products goes from that of a burst to that of hours
-        of training: 0 where steps of few products let it rise again, 1 under a load that keeps a
-        GPU at its limit of power
-    joined_all_reduce : blocks that run side by side are added up before one all-reduce
-    expert_launch_time : what routing to experts adds to a layer of a step with prompts [s]
-    decode_expert_launch_time : what routing to experts adds to ``decode_launch_time`` [s]; CUDA
-        graphs make it zero
+    sustained_clock : clock of products between that of a burst (0) and that of hours of training
+        (1)
+    joined_all_reduce : blocks that run in parallel are added before one all-reduce
+    expert_launch_time : additional host time of routing to experts in a layer of a step with
+        prompts [s]
+    decode_expert_launch_time : additional host time of routing to experts in ``decode_launch_time``
+        [s]; CUDA graphs make it zero
     draft_overhead : what the host adds to a step that verifies drafted tokens [s]: it is not
         planned while the one before it runs
-    draft_sequence_overhead : the same for each sequence in it [s]
+    draft_sequence_overhead : additional host time of each sequence in a step that verifies drafted
+        tokens [s]
     latent_launch_time : what latent attention adds to a layer of a step with prompts [s]: absorbed
         projections, kernels of prefixes and of new tokens
-    recurrent_launch_time : the same of linear attention and state-space layers [s], whose scans are
-        many small kernels
+    recurrent_launch_time : additional host time of linear attention and state-space layers in a
+        layer of a step with prompts [s]
     expert_tile_rows : rows that the products of experts compute at least for each, up to the tokens
         of the step, where the tile is chosen for an expert that all tokens visit; 0: it fits the
         rows of each
     adapter_kernels : starts of memory-bound kernels that the adapters of one product take beside it
-    adapter_bandwidth_fraction : rate of those kernels over that of memory-bound ones
-    adapter_launch_time : the host's time to launch them [s]
-    expert_loop_time : the host's time for each expert of a layer where it launches one after the
+    adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
+    adapter_launch_time : host time to launch the adapter kernels of one product [s]
+    expert_loop_time : host time of each expert of a layer, if experts are launched one after the
         other [s]
-    collective_launch_time : what the host adds to every all-reduce that is not one of its custom
-        ones [s]
+    collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
     network_callback_time : what an all-reduce between nodes waits in a CUDA graph [s]: NCCL hands
         its messages to the network by a callback of the host, which the graph waits for
         (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node
         has none
-    quantized_launch_time : what the host adds to launch a product of quantized weights [s]
+    quantized_launch_time : additional host time to launch a product of quantized weights [s]
     captured_context : decode steps over longer contexts are launched like those of prompts, without
         graphs; 0: none are
-    host_link_fraction : what copies of offloaded weights and cache reach of the host link; pinned
-        copies over PCIe are measured at 24 to 26 of 32 GB/s
-    hidden_copies : share of a step's computation behind which those copies can hide
+    host_link_fraction : share of the host link that copies of offloaded weights and cache reach;
+        pinned copies over PCIe are measured at 24 to 26 of 32 GB/s
+    hidden_copies : share of a step's computation that can hide offloading copies
     host_attention_fraction : what decode attention over an offloaded 16-bit cache reaches of the
         host's memory bandwidth where the host computes it; 0: the GPU does, on a copy
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
@@ -112,10 +112,11 @@ class EngineExecution:
         head on a GPU without such a type
     vector_attention_instructions : of a lane, for a cached 16-bit element and one query head, in
         decode attention without tensor cores; 0: it uses tensor cores
-    vector_attention_instructions_8bit : the same where the cache has 8 bits
+    vector_attention_instructions_8bit : ``vector_attention_instructions`` over an 8-bit cache
     tensor_core_group : decode attention that could do without uses tensor cores for groups of so
         many query heads, where sequences times key heads are at least ``tensor_core_blocks``
-    tensor_core_blocks : that least number, as a share of the multiprocessors
+    tensor_core_blocks : least number of sequences times key heads for tensor cores, as a share of
+        the multiprocessors
     attention_block_bandwidth : what one block of threads reads at most in decode attention that
         gives each head of a sequence to one block [bytes/s]; 0: it splits contexts over blocks
     half_accumulation : products of 16 bit sum in 16 bit
@@ -217,8 +218,7 @@ class Scheduler:
     max_num_batched_tokens : new tokens of a step at most
     clustering : share of the requests of a closed loop that keep starting together, because the
         engine computes the prompts of a batch first and its answers end together
-    equal_clustering : the least of that share where all requests have the same lengths: those whose
-        prompts were computed in one step end in one step
+    equal_clustering : least ``clustering`` if all requests have the same lengths
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
     stream_interval : tokens that a decode worker collects before it sends them; what computes
@@ -226,16 +226,15 @@ class Scheduler:
     pipeline_tokens : a static batch passes the pipeline in micro-batches that are halved until they
         have at most so many new tokens, and is cut into one per stage only where that divides it;
         0: it is always cut into one per stage
-    pipeline_overlap : its micro-batches are on the stages at the same time; without it one passes
-        all stages after the other
+    pipeline_overlap : micro-batches of a static batch are on the stages at the same time
     whole_requests : a request starts only when the cache has room for its longest answer; without
         it the cache fills as answers grow
-    defaults : what stands for ``max_num_seqs`` and ``max_num_batched_tokens`` on a GPU in a
-        release: the first that holds
-    divides_step_tokens : its default of ``max_num_batched_tokens`` is that of all ranks of
-        attention together
-    slots : without ``continuous``: its server takes a stream of requests into slots, whose room in
-        the cache there is from the start, and those beyond wait for one
+    defaults : defaults of ``max_num_seqs`` and ``max_num_batched_tokens`` by GPU and release: the
+        first that applies
+    divides_step_tokens : the default of ``max_num_batched_tokens`` is for all attention ranks
+        together
+    slots : without ``continuous``, the server takes requests into slots with cache from the start;
+        further requests wait
     """
 
     continuous: bool
@@ -275,34 +274,33 @@ class Scheduler:
 
 @checked
 class EngineMemory:
-    """What the engine takes of a device beside weights.
+    """Memory of an engine other than weights.
 
     Parameters
     ----------
-    gpu_memory_utilization : share of the device that the engine uses at most where it is told
-        nothing else
+    gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
-    memory_share : of what its own option for that is a share; None: it has no such option
-    activation_copies : what it allocates for activations over what the largest layer needs at once
+    memory_share : memory that the engine's own option is a share of; None: no such option
+    activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
         links are faster than PCIe
-    logit_bytes : of each logit of the sequences that a step samples, while it sorts them
+    logit_bytes : bytes of each logit of the sampled sequences during sorting [bytes]
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
-    warm_up_logit_bytes : of each logit of every token of its largest step of prompts, all of which
-        it computes at its start on each rank; 0: it computes those that it samples alone
+    warm_up_logit_bytes : bytes of each logit of every token of the largest step of prompts at the
+        start, on each rank [bytes]; 0: only sampled logits are computed
     profiled_seqs : before it sizes the cache it runs a step that samples so many sequences, unless
         it is told another number; 0: the cache gets what the requests of the plan leave
     told_seqs : it is told that number, and samples so many however few a plan needs
-    expert_workspace : inputs, products and outputs of the experts chosen for a step have buffers
-        that last
+    expert_workspace : inputs, products and outputs of the chosen experts have permanent buffers
     queued_all_reduces : the allocator cannot use the buffers of all-reduces again until the host
         has caught up with the GPU: all those of a profiled step live at once
-    shortens_longest : it starts where its longest request finds no room in the cache, and takes
-        those that do
-    adapter_slots : adapters of one step that it keeps room for where it is told nothing else
-    adapted_experts : routed experts have room for adapters too, where all linear matrices have
+    shortens_longest : the engine starts although its longest request does not fit in the cache, and
+        limits requests
+    adapter_slots : default adapters of one step that memory is reserved for
+    adapted_experts : memory is reserved for adapters of routed experts, if all linear matrices have
+        adapters
     """
 
     gpu_memory_utilization: Share

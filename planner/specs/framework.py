@@ -254,18 +254,18 @@ class Memory:
 
 @checked
 class Offloading:
-    """What a framework keeps in host memory, and how it works on it.
+    """Use of host memory by a framework.
 
     Parameters
     ----------
-    kinds : the values of ``offload`` that it knows
-    host_update : the host updates what it keeps, and gets the gradients; else optimizer states come
-        to the GPU and go back
+    kinds : supported values of ``offload``
+    host_update : the host updates offloaded optimizer states; otherwise they are copied to the GPU
+        and back
     layer_inputs_alone : the activations that leave the GPU are the inputs of layers, whatever else
         is kept
     host_memory_fraction : what the host's update reaches of the bandwidth of host memory
     host_link_fraction : what copies reach of the host link
-    hidden : share of the copies that can hide behind computation
+    hidden : share of the copies that computation can hide
     host_buffers : what states, gradients and weights take in host memory over their own size,
         buffers and rounding of pinned memory included
     loaded_per_process : bytes per parameter of the whole model that each process holds in host
