@@ -67,7 +67,10 @@ def search(
     base: Request | None = None,
     **request: object,
 ) -> Answer:
-    """The Pareto front of a search space.
+    """The Pareto front of a search space, with the recommended plan.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, of another
+    workload, or does nothing alone.
 
     Parameters
     ----------
@@ -77,16 +80,11 @@ def search(
     progress : called with the number of configurations or trials done
     sink : called with the columns of all feasible configurations, a few thousand at a time
         (exhaustive only)
-    base : a question that ``request`` changes; of one from `read_launch` number formats are kept
-        and the layout is searched again
+    base : a question that ``request`` changes; the number formats of a question of `read_launch`
+        stay fixed, the layout is searched
     request : the fields of `planner.Request`: ``model`` and ``num_gpus`` (serving: or
         ``request_rate``) at least. Numbers may be text as on the command line (``"8k"``,
         ``"40%"``, ``"6s"``), values that may be several any list, set, range or array.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, of another workload, or does nothing alone.
 
     >>> result = search(model="llama-7b", num_gpus=8, space="small")
     >>> result.configurations_evaluated
@@ -112,19 +110,20 @@ def search(
 def estimate(
     *, burst: int | None = None, base: Request | None = None, **request: object
 ) -> Estimated:
-    """The prediction for one configuration: ``settings`` gives one value per parameter.
+    """The prediction for one configuration: ``settings`` has one value per parameter.
 
-    Parameters that are not set keep their defaults, not those of a space. ``inference`` is
-    one static batch, ``serve`` a stream of requests, with ``burst`` of them at once too.
-    ``request`` is that of `search`; it changes ``base`` where that is given, such as the question
-    of `read_launch`.
+    Parameters that are not set keep their defaults, not those of a space. ``inference`` is one
+    static batch, ``serve`` a stream of requests.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        To serve: no concurrency reaches the ``request_rate``.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if no concurrency
+    reaches the ``request_rate``.
+
+    Parameters
+    ----------
+    burst : number of requests that arrive at once, to serve; None: none
+    base : a question that ``request`` changes, such as that of `read_launch`
+    request : the fields of `planner.Request`, as in `search`
     """
     asked = make_request(request, base=None if base is None else read_request(base))
     number = read_burst(asked.workload, burst)
@@ -133,17 +132,15 @@ def estimate(
 
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
-    """The time of any batch of one configuration that serves, for simulators of engines.
+    """The step time of any batch of one serving configuration, for simulators of engines.
 
-    ``request`` and ``base`` are those of `estimate`, whose steps it counts with; the workload is
-    ``serve`` where none is given.
+    Raises SpecError or SearchSpaceError as `estimate` does, or if prefill and decode have separate
+    workers; InfeasibleError if the configuration is rejected.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As in `estimate`; or prefill and decode have workers of their own.
-    InfeasibleError
-        The configuration cannot be.
+    Parameters
+    ----------
+    base : a question that ``request`` changes
+    request : the fields of `planner.Request`; ``workload`` is ``serve`` by default
     """
     if base is None:
         request.setdefault("workload", "serve")
@@ -165,6 +162,9 @@ def size(
 ) -> Sized:
     """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
+    alike, or nothing says what the GPUs must reach.
+
     Parameters
     ----------
     contract : one or several, or ``all``; default: the usual one of each GPU
@@ -183,12 +183,6 @@ def size(
         serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
         several or ``all``; where neither it nor a cluster is given, all current ones of data
         centers. ``num_gpus`` are the numbers that a run may have, default: whole nodes.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible for all GPUs alike, or nothing says what the
-        GPUs must reach.
 
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
@@ -222,6 +216,9 @@ def size_services(
 ) -> Shared:
     """Several services on GPUs that they share, so that all together cost least a day.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; a line for
+    each service; InfeasibleError if a service runs on none of the GPUs, or the stock is too small.
+
     Parameters
     ----------
     services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
@@ -234,13 +231,6 @@ def size_services(
     progress : is told how many services are sized
     workers : processes that share the GPUs
     common : what all services have in common, as in `size`
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; a line for each service.
-    InfeasibleError
-        A service runs on none of the GPUs, or the stock is too small.
 
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
@@ -275,6 +265,9 @@ def size_pools(
 ) -> Pooled:
     """A service in pools by the length of its prompts, beside one pool of all.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
+    are alike; InfeasibleError if a pool runs on none of the GPUs, or the stock is too small.
+
     Parameters
     ----------
     pools : how many, of which the ends are looked for among quantiles of the prompts, or the
@@ -282,13 +275,6 @@ def size_pools(
     stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; all prompts are alike.
-    InfeasibleError
-        A pool runs on none of the GPUs, or the stock is too small.
 
     >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
     ...                    request_rate=100, lengths="azure-code", engine="vllm",
@@ -325,6 +311,10 @@ def sweep(
 ) -> Sweep:
     """Every combination of the lists in a plan, one search each; continues an unfinished sweep.
 
+    Raises SpecError or SearchSpaceError if what the plan asks is unknown, contradictory or too
+    much: one line for each fault; OutputError if the directory cannot be written, or is that of
+    another plan, version or specs.
+
     Parameters
     ----------
     plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
@@ -334,13 +324,6 @@ def sweep(
     fresh : start again; the contents of the directory are removed
     specs : folder of own spec files
     progress : called with the number of scenarios done
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        What the plan asks is unknown, contradictory or too much: one line for each fault.
-    OutputError
-        The directory cannot be written, or is that of another plan, version or specs.
     """
     folder = None if specs is None else Path(specs)
     if isinstance(plan, Mapping):
@@ -362,6 +345,9 @@ def operators(
 ) -> Operators:
     """How long one kernel, collective or copy takes, and what bounds it.
 
+    Raises SpecError or SearchSpaceError if something is unknown, missing, or of no use to the
+    operator.
+
     Parameters
     ----------
     operator : one or more of `planner.decide.explaining.operators.KINDS`: ``gemm``, ``send`` ...
@@ -374,11 +360,6 @@ def operators(
     Operators
         ``columns``: equally long lists by name, a row for every combination; ``works``: what each
         does.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, missing, or of no use to the operator.
 
     >>> found = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
     >>> [round(rate) for rate in found.columns["tflops"]]
@@ -399,6 +380,10 @@ def write_launch(
 ) -> Launch:
     """The files that start a plan with a tool: the plan of a file, or what a search recommends.
 
+    Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
+    impossible, or nothing fits; LaunchError if target or wrapper is unknown, or cannot start the
+    plan; OutputError if a file of the user's stands in the way, or the directory cannot be written.
+
     Parameters
     ----------
     target : the tool: ``megatron-lm``, ``vllm`` ...
@@ -406,15 +391,6 @@ def write_launch(
     plan : a plan file; fields of ``request`` beside it change it
     wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
     request : those of `search`; without a framework or engine those of the target are tried
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        Something is unknown, faulty or impossible, or nothing fits.
-    LaunchError
-        Target or wrapper is unknown, or cannot start the plan.
-    OutputError
-        A file of the user's stands in the way, or the directory cannot be written.
     """
     base = None if plan is None else PinnedPlan.read(Path(plan)).request()
     asked = make_request(request, base=base)
@@ -427,18 +403,20 @@ def write_launch(
 
 
 def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
-    """The question that a launch file asks: the ``base`` of `search` or `estimate`.
+    """The question of a launch file: the ``base`` of `search` or `estimate`.
 
-    ``answers`` are fields of `planner.Request` that the file leaves open, or that replace what
-    it says; what neither tells is assumed, but for the model. With ``workload`` "rl" a file of a
-    program that trains on answers it generates is its whole step, else the update alone.
+    Settings that neither the file nor ``answers`` specify are assumed, except the model. With
+    ``workload="rl"`` a file that trains on its own generated answers is read as the whole step,
+    else as the update only.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be read, starts nothing that planner knows, or leaves the model open.
-    SpecError, SearchSpaceError
-        It names what is unknown.
+    Raises LaunchError if the file cannot be read, starts no known program, or sets no model;
+    SpecError or SearchSpaceError if it names an unknown spec or value.
+
+    Parameters
+    ----------
+    path : launch file: a shell script, YAML, JSON or TOML document
+    answers : fields of `planner.Request` that the file leaves open, or that replace those of the
+        file
     """
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     workload = answers.get("workload")
@@ -456,6 +434,9 @@ def validate_log(
 ) -> Comparison:
     """What a run's log measured beside what its plan predicted.
 
+    Raises LaunchError if the log cannot be read, or is of another run than the plan's; SpecError or
+    SearchSpaceError if the plan is none, or names what is unknown.
+
     Parameters
     ----------
     log : what the run printed, or a result file of its benchmark
@@ -468,13 +449,6 @@ def validate_log(
     Comparison
         ``quantities`` by the names of columns of runs, in their units [s, 1/s, GiB], each with
         its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
-
-    Raises
-    ------
-    LaunchError
-        The log cannot be read, or is of another run than the plan's.
-    SpecError, SearchSpaceError
-        The plan is none, or names what is unknown.
     """
     from planner.logs.formats import read_log
     from planner.validation.logs.compare import compare
@@ -493,24 +467,20 @@ def explain(
     base: Request | None = None,
     **request: object,
 ) -> Explained:
-    """Why a plan takes the time and the memory that it takes, and what would change that.
+    """Why a plan takes its time and memory, and what would change them.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the plan does not fit or breaks a rule, or nothing is
+    feasible; LaunchError if a file holds no plan, or has no such row.
 
     Parameters
     ----------
-    plan : a plan file, a result (its ``row``, from 1) or the directory of a sweep; else ``request``
-        has the ``settings`` of one configuration, or a search recommends one
-    against : the other plan: what is set or asked otherwise, a file, or a request
-    burst, base : as `estimate` takes them
-    request : the fields of `planner.Request`; beside a plan they change it
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The plan does not fit or breaks a rule, or nothing is feasible.
-    LaunchError
-        A file holds no plan, or has no such row.
+    plan : plan file, result file (its ``row``) or directory of a sweep; None: ``request`` has the
+        ``settings`` of one configuration, or a search recommends one
+    row : row of a result file or sweep, from 1; None: the recommended row
+    against : other plan: settings and answers to change, a file, or a request
+    burst, base : as in `estimate`
+    request : the fields of `planner.Request`; with ``plan``, those to change
 
     >>> explained = explain(model="llama-7b", num_gpus=8, settings={"tensor_parallel": 2})
     >>> explained.steps[0].bound
@@ -532,6 +502,9 @@ def explain(
 def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
     """Plans side by side: where they differ, which is better, what is tied.
 
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or of
+    several kinds; InfeasibleError if fewer than two have a plan.
+
     Parameters
     ----------
     things : two or more: files of plans, of results (``FILE``, ``FILE:ROW``) or launch files of
@@ -539,13 +512,6 @@ def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
         without one), each with the plan that a search recommends
     request : the question that all have in common: the fields of `planner.Request`; beside files
         what is changed in all
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or of several kinds.
-    InfeasibleError
-        Fewer than two have a plan.
 
     >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
     >>> found.results[0].name, found.seens[found.results[0].best].name
@@ -569,15 +535,13 @@ def max_batch(
 ) -> Largest:
     """The largest micro-batch, or the most concurrent requests, within memory and limits.
 
+    Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `explain` raises them; a
+    plan that does not fit is none of them.
+
     Parameters
     ----------
     plan, row, base, request : as `explain` takes them; ``constraints`` among them are kept, and
         ``confidence`` is the probability to fit and keep them
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError, LaunchError
-        As `explain` raises them; a plan that does not fit is none of them.
 
     >>> found = max_batch(model="llama-7b", num_gpus=8, settings={"recompute": "full"})
     >>> found.name, found.largest, found.following
@@ -595,17 +559,14 @@ def max_batches(
 ) -> Methods:
     """The largest batch of each of several methods: every combination of what is listed.
 
+    Raises SpecError, SearchSpaceError or LaunchError as `max_batch` raises them; or there are more
+    than 2,000 methods. One that does not fit is none of them, but a row without a batch.
+
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them; ``settings``, ``gpu``, ``num_gpus``,
         ``model``, ``adapter``, ``framework``, ``engine`` and ``precision`` may be several. What
         is not set keeps its default: nothing is searched
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, LaunchError
-        As `max_batch` raises them; or there are more than 2,000 methods. One that does not fit
-        is none of them, but a row without a batch.
 
     >>> found = max_batches(model="llama-7b", num_gpus=8, settings={"recompute": "none,full"})
     >>> found.columns["recompute"], found.columns["micro_batch_size"]
@@ -626,16 +587,13 @@ def max_length(
 ) -> Largest:
     """The longest sequence, prompt or answer that fits and keeps the limits.
 
+    Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `max_batch` raises them.
+
     Parameters
     ----------
     plan, row, base, request : as `max_batch` takes them
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError, LaunchError
-        As `max_batch` raises them.
     """
     found, evaluation = _one_plan(plan, row, base, request)
     known = found.workload.longest or found.workload.lengths

@@ -47,6 +47,10 @@ _INTERFACE = """Python interface
 
 .. autofunction:: planner.search
 .. autofunction:: planner.estimate
+.. autofunction:: planner.size
+.. autofunction:: planner.size_services
+.. autofunction:: planner.size_pools
+.. autofunction:: planner.sweep
 .. autofunction:: planner.explain
 .. autofunction:: planner.compare
 .. autofunction:: planner.max_batch
@@ -54,6 +58,9 @@ _INTERFACE = """Python interface
 .. autofunction:: planner.max_length
 .. autofunction:: planner.operators
 .. autofunction:: planner.predictor
+.. autofunction:: planner.write_launch
+.. autofunction:: planner.read_launch
+.. autofunction:: planner.validate_log
 .. autoclass:: planner.Request
 
 Results
@@ -62,6 +69,14 @@ Results
 .. autoclass:: planner.optimize.result.SearchResult
    :members:
 .. autoclass:: planner.workloads.base.Evaluation
+   :members:
+.. autoclass:: planner.decide.sizing.size.Sizes
+   :members:
+.. autoclass:: planner.decide.sizing.fleet.Size
+   :members:
+.. autoclass:: planner.decide.sizing.fleet.Fleet
+   :members:
+.. autoclass:: planner.sweeps.store.Sweep
    :members:
 .. autoclass:: planner.decide.explaining.explanation.Explanation
    :members:

@@ -100,14 +100,18 @@ class Interval:
 
 @record(kw_only=True)
 class Confidence:
-    """Factors on predicted quantities between which 90 % of published runs of this kind lie.
+    """90 % intervals of the predictions of a plan, from published runs like it.
 
-    Two layouts whose speeds differ by less than the factor ``layout`` are a tie. Nothing has more
-    than ``most_utilization`` as MFU: an interval of the time ends where kernels end.
-    ``basis``: measured, transferred, roofline or assumed, as in `basis_of`, and whether a first
-    run counts. ``runs`` is how many of them are of this software on this very GPU. Nine of ten
-    sellers ask between the factors ``price`` on the price that was taken, and where
-    ``cost_is_fixed`` a run that takes longer costs no more.
+    Parameters
+    ----------
+    factors : lower and upper factor on the prediction, by quantity
+    layout : factor between speeds of two layouts below which they are tied
+    basis : evidence: measured, transferred, roofline or assumed (`basis_of`), and whether a first
+        run counts
+    most_utilization : upper bound of MFU, which bounds the interval of the time
+    runs : published runs of this software on this GPU
+    price : factors on the price between which nine of ten sellers ask
+    cost_is_fixed : a longer run costs no more
     """
 
     factors: Mapping[str, tuple[float, float]]
@@ -120,11 +124,16 @@ class Confidence:
 
     @property
     def is_proven(self) -> bool:
-        """Whether any run of this kind was measured with this software on this GPU."""
+        """Whether a published run used this software on this GPU for such work."""
         return self.runs > 0
 
     def of_money(self, ends: tuple[float, float]) -> tuple[float, float]:
-        """The factors on money in proportion to a quantity with such ``ends``: the price's, too."""
+        """Lower and upper factor on money, with the range of the price.
+
+        Parameters
+        ----------
+        ends : lower and upper factor on the time or rate that money is proportional to
+        """
         return range_of_product(FIXED if self.cost_is_fixed else ends, self.price)
 
 
@@ -301,10 +310,7 @@ _DEVIATION = NormalDist()
 def checked_confidence(given: float, said: str = "confidence") -> float:
     """A confidence that the intervals tell of.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none.
+    Raises SearchSpaceError if it is none.
     """
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(

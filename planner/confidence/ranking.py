@@ -14,12 +14,18 @@ from planner.confidence.intervals import BASES, SUREST, are_tied
 
 
 class Standing(NamedTuple):
-    """A plan among others by one quantity, positive and in any unit.
+    """A plan in a ranking by one positive quantity in any unit.
 
-    ``low`` and ``high`` are the ends of its 90 % interval by what tells plans apart, NaN where
-    unknown; ``bad`` is what 9 of 10 runs like it keep. Those of the same ``kin`` differ in layout,
-    which runs tell apart beyond ``tie_factor``, and where they take the same ``time``, in price.
-    ``lack`` is how little its evidence is, as `lack_of`.
+    Parameters
+    ----------
+    value : predicted value
+    low : lower end of the 90 % interval, without errors common to all plans; NaN: unknown
+    high : upper end of this interval; NaN: unknown
+    bad : value that 9 of 10 published runs like the plan keep
+    kin : GPU, software and so on; plans with equal ``kin`` differ only in layout
+    tie_factor : factor between layouts beyond which published runs distinguish them
+    time : time that decides first among plans of equal ``kin``; NaN: unknown
+    lack : lack of evidence, 0 for measured runs (`lack_of`)
     """
 
     value: float

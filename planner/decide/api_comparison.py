@@ -38,11 +38,15 @@ Ends = tuple[float, float]
 
 @record(kw_only=True)
 class Offer:
-    """A provider's price for the requests that a deployment serves.
+    """A provider's price for the requests of a deployment.
 
-    ``cost`` [USD] is that of a request. From ``break_even`` requests per second on the deployment
-    costs less; that is ``utilization`` of what it can serve, above 1 where it cannot serve so
-    many. The latter's interval follows from that of the deployment's rate.
+    Parameters
+    ----------
+    price : price per token
+    cost : cost of a request [USD]
+    break_even : request rate from which the deployment costs less [1/s]
+    utilization : ``break_even`` over the capacity of the deployment; above 1: never reached
+    utilization_ends : 90 % interval of ``utilization``
     """
 
     price: ApiPrice
@@ -54,17 +58,26 @@ class Offer:
 
 @record(kw_only=True, repr=False)
 class ApiComparison:
-    """A deployment beside APIs for requests of a mix of tokens; times in s, money in USD.
+    """A deployment compared with API prices for the same requests.
 
-    ``input_tokens`` and ``output_tokens`` are those of a request; ``cached_tokens`` of the former
-    are found in the prefix cache. ``cost_rate`` [USD/s] is what all GPUs cost, busy or not, from
-    the least to the most that is asked for them ``cost_rate_range``, and ``request_rate`` what they
-    serve at most, in ``replicas`` that each could serve alone.
-    ``asked_rate`` is what was asked for, None where nobody did. The ends of intervals are those
-    of 9 of 10 published runs. ``offers`` are the current ones, cheapest first, then the old.
-    ``token_costs``: USD per million of the tokens of each kind at full load, unknown of a kind that
-    a request lacks. ``other_releases``: offers of other releases of the architecture, where a
-    repository was named that means one. ``note`` says why there are no offers.
+    Parameters
+    ----------
+    model : name of the model
+    input_tokens : mean tokens of a prompt
+    cached_tokens : prompt tokens in the prefix cache
+    output_tokens : mean tokens of an answer
+    cost_rate : cost of all GPUs, busy or idle [USD/s]
+    cost_rate_range : range of ``cost_rate`` over sellers [USD/s]
+    request_rate : capacity of the deployment [1/s]
+    request_rate_ends : 90 % interval of ``request_rate`` [1/s]
+    cost : cost of a request at full load [USD]
+    cost_ends : 90 % interval of ``cost`` [USD]
+    token_costs : cost by kind of token at full load [USD per million tokens]; NaN: no such tokens
+    replicas : replicas that could each serve alone
+    asked_rate : requested rate [1/s]; None: not specified
+    offers : offers of providers, current ones first, each cheapest first
+    other_releases : number of offers of other releases of the architecture
+    note : why there are no offers
     """
 
     model: str
@@ -178,7 +191,12 @@ class ApiComparison:
         }
 
     def cheaper(self, offer: Offer) -> str:
-        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty if unknown."""
+        """``self-host`` or ``api`` at full load, ``tie`` within the interval, empty: unknown.
+
+        Parameters
+        ----------
+        offer : offer of a provider
+        """
         if not math.isfinite(self.cost):
             return ""
         low, high = self.cost_ends
@@ -190,12 +208,8 @@ class ApiComparison:
 def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     """The first of these deployments beside the published prices of its model.
 
-    Raises
-    ------
-    SearchSpaceError
-        The workload serves no stream of requests.
-    SpecError
-        A list of prices has faults; the message has one line for each.
+    Raises SearchSpaceError if the workload serves no stream of requests; SpecError if a list of
+    prices has errors, one line for each.
     """
     check_comparable(plan.workload.name)
     # As it is with all that it holds in flight, also beside a load.
@@ -254,10 +268,7 @@ def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
 def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
     """Refuse a workload that APIs do not sell by the token.
 
-    Raises
-    ------
-    SearchSpaceError
-        It serves no stream of requests.
+    Raises SearchSpaceError if it serves no stream of requests.
     """
     if workload != OF:
         raise SearchSpaceError(f"{said('compare_api')} is for {said('workload')} {OF}.")

@@ -26,12 +26,16 @@ Ends = tuple[float, float]
 
 @record(kw_only=True)
 class MovingFact:
-    """A fact that nobody gave and that moves predictions by more than `MOVES`.
+    """An assumption that changes predictions by more than `MOVES`.
 
-    ``tried`` are the alternatives in words. ``moved`` has, by result column in its unit, the
-    least and the greatest prediction over what is assumed and what was tried. ``each`` has the
-    predictions themselves, by what is assumed and by alternative. ``does_not_fit`` are further
-    alternatives, those for which there is not enough memory. Intervals do not include them.
+    Parameters
+    ----------
+    name : question or parameter that is not specified
+    assumed : assumed value in words
+    tried : alternative values in words
+    moved : least and greatest prediction over assumption and alternatives, by result column
+    each : predictions by value and result column
+    does_not_fit : alternatives that do not fit in memory
     """
 
     name: str
@@ -42,7 +46,7 @@ class MovingFact:
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The fact as a dictionary for JSON."""
         return {
             "fact": self.name,
             "assumed": self.assumed,
@@ -54,12 +58,13 @@ class MovingFact:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, object]) -> Self:
-        """The fact that `to_dict` made this of; ends that are not known are NaN.
+        """The fact of a dictionary of `to_dict`; unknown ends are NaN.
 
-        Raises
-        ------
-        SpecError, TypeError, ValueError, AttributeError
-            It is none.
+        Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
+
+        Parameters
+        ----------
+        table : dictionary of `to_dict`
         """
         return cls(
             name=part_of(table, "fact", str),

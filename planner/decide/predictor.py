@@ -29,12 +29,17 @@ _SHORTEST = 16
 
 @record(kw_only=True)
 class Predictor:
-    """The time of a step of one replica, whoever decides what is in it.
+    """Step times of one replica of a serving deployment, for simulators of engines.
 
-    A request with as many new tokens as a step of decoding has, and some in the cache, decodes;
-    all others are prompts or chunks of them. ``seconds`` are those that `planner.estimate`
-    counts with: kernels, exchanges, waits for the host and for what is offloaded. ``cache_tokens``
-    find room in the cache of a replica.
+    Requests that decode have one new token (more with speculative decoding) and cached tokens; all
+    others are prompts or chunks of prompts. Times contain kernels, collectives, host launches and
+    offloading, as in `planner.estimate`.
+
+    Parameters
+    ----------
+    setting : model, hardware and engine
+    configurations : the one configuration
+    cache_tokens : capacity of the KV cache of the replica [tokens]
     """
 
     setting: ServingSetting
@@ -45,10 +50,11 @@ class Predictor:
     def of(cls, candidates: Candidates) -> Predictor:
         """The predictor of the first of some candidates.
 
-        Raises
-        ------
-        SearchSpaceError
-            Its replicas do not do all of a request.
+        Raises SearchSpaceError if prefill and decode have separate workers.
+
+        Parameters
+        ----------
+        candidates : judged configurations, the first of which counts
         """
         if not isinstance(candidates, Replicas):
             raise SearchSpaceError(
@@ -72,12 +78,13 @@ class Predictor:
         return int(first(self.configurations.pipeline_parallel))
 
     def predict(self, batch: Batched) -> float:
-        """Seconds of a step through all pipeline stages.
+        """The time of one step through all pipeline stages [s].
 
-        Raises
-        ------
-        SearchSpaceError
-            A request has no new tokens, or one of its numbers is none.
+        Raises SearchSpaceError if a request has no new tokens, or one of its numbers is none.
+
+        Parameters
+        ----------
+        batch : cached tokens and new tokens of each request in the step
 
         >>> import planner
         >>> one = planner.predictor(model="llama-3.1-8b", gpu="h100", num_gpus=1)
@@ -107,7 +114,13 @@ class Predictor:
         return first(self.seconds(step, decodes=not prompts))
 
     def seconds(self, batch: Batch, *, decodes: bool) -> FloatArray:
-        """The same of many batches at once, as arrays; ``decodes``: none has prompts."""
+        """The times of many steps through all pipeline stages [s].
+
+        Parameters
+        ----------
+        batch : arrays of the batches
+        decodes : no batch contains prompts
+        """
         setting, c = self.setting, self.configurations
         with np.errstate(divide="ignore", invalid="ignore"):
             step = step_time(setting, c, batch, decodes).total
@@ -123,10 +136,12 @@ class Predictor:
         ``decode_active_kv_tokens``, those of all sequences, and ``decode_context_length``, those of
         one. The mocker interpolates between them.
 
-        Raises
-        ------
-        OutputError, SearchSpaceError
-            The file cannot be written; or prompts are embedded, so that nothing decodes.
+        Raises OutputError or SearchSpaceError if the file cannot be written; or prompts are
+        embedded, so that nothing decodes.
+
+        Parameters
+        ----------
+        path : file to write, ``.npz``
 
         References
         ----------

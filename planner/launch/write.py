@@ -44,7 +44,16 @@ _AS_THEY_ARE = (SCRIPT, "kubernetes")
 
 @record(kw_only=True)
 class Launch:
-    """What starts a plan; the plan itself is the last of the files."""
+    """Files that start a plan with a tool.
+
+    Parameters
+    ----------
+    target : framework or engine of the files
+    wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
+    job : plan with its model and hardware
+    draft : processes and options before they are written
+    files : files with their texts; the last is the plan
+    """
 
     target: Target
     wrapper: str
@@ -54,19 +63,16 @@ class Launch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """What the user does to start it, in order."""
+        """The commands that start the plan, in order."""
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     """The files that start the one configuration of a request.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The request names what is unknown, is no single configuration, or cannot run.
-    LaunchError
-        Target or wrapper is unknown, or cannot start the plan.
+    Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
+    no single configuration, or cannot run; LaunchError if target or wrapper is unknown, or cannot
+    start the plan.
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
     job = Job.of(request)
@@ -170,10 +176,8 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
 
     A file that is there is replaced only if it is as planner wrote it.
 
-    Raises
-    ------
-    OutputError
-        A file of the user's stands in the way, or the directory cannot be written.
+    Raises OutputError if a file of the user's stands in the way, or the directory cannot be
+    written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,8 @@ from planner.layers.operators import (
     whole,
 )
 from planner.layers.residual import GATED, ROTARY, added, laurel, norm, predicted, sources, streams
-from planner.specs.model import AttentionSpec, LayerGroup
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import LayerGroup
 
 
 def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:

@@ -32,7 +32,13 @@ _SAMPLE = 2**10
 class NearestMiss:
     """The configuration that comes closest to keeping the limit that rejected it.
 
-    ``value`` and ``bound`` are in SI units; ``excess`` is their relative distance.
+    Parameters
+    ----------
+    rejection : name of the limit
+    source : source of the configuration
+    configuration : table of one configuration
+    value : predicted value [SI unit]
+    bound : bound [SI unit]
     """
 
     rejection: str
@@ -46,7 +52,7 @@ class NearestMiss:
 
     @property
     def excess(self) -> float:
-        """How far beyond the bound, as a fraction of it."""
+        """Distance of the value to the bound as a share of the bound."""
         return abs(self.value - self.bound) / max(abs(self.bound), 1e-300)
 
     @property
@@ -66,7 +72,7 @@ class NearestMiss:
 
     @property
     def row(self) -> Row:
-        """Its result columns."""
+        """Result columns of the configuration."""
         return self.candidates.row
 
 
@@ -88,11 +94,21 @@ class Collector:
         self.counts = np.zeros(len(problem.rejections) + 1, dtype=np.int64)
 
     def skip(self, counts: IndexArray) -> None:
-        """Count what rules rejected, by the number of the rejection."""
+        """Count configurations that rules rejected.
+
+        Parameters
+        ----------
+        counts : number of configurations by rejection
+        """
         self.counts[: len(counts)] += counts
 
     def add(self, candidates: Candidates) -> IndexArray:
-        """Take in candidates; returns the flat indices of the feasible ones."""
+        """Add candidates to the front and the counts; returns flat indices of the feasible ones.
+
+        Parameters
+        ----------
+        candidates : judged configurations
+        """
         codes = self._problem.codes(candidates)
         counts = count_codes(codes, len(self._problem.rejections))
         self.counts += counts
@@ -112,18 +128,28 @@ class Collector:
 
     @property
     def misses(self) -> tuple[NearestMiss, ...]:
-        """The nearest miss of each limit, of what came before anything feasible."""
+        """The nearest miss of each limit among candidates before the first feasible one."""
         return tuple(self._misses[number] for number in sorted(self._misses))
 
     def place(self, row: int) -> tuple[Source, ConfigurationTable]:
-        """The source and the configuration of a row of the front."""
+        """The source and the configuration of a row of the front.
+
+        Parameters
+        ----------
+        row : index in the front
+        """
         self._merge()
         piece, at = self._places[row]
         source, table = self._pieces[piece]
         return source, table.rows(np.array([at]))
 
     def pieces(self, rows: IndexArray) -> Iterator[tuple[IndexArray, Source, ConfigurationTable]]:
-        """Some rows of the front by piece: their places among these, the source, the table."""
+        """Some rows of the front by piece: their places among these, the source, the table.
+
+        Parameters
+        ----------
+        rows : indices in the front
+        """
         self._merge()
         places = self._places[rows]
         for piece in distinct(places[:, 0]):
@@ -132,7 +158,13 @@ class Collector:
             yield mine, source, table.rows(places[mine, 1])
 
     def moved(self, problem: Problem, sources: Mapping[int, Source]) -> Collector:
-        """The same rows of other sources, by the identity of the source that they replace."""
+        """The front with each source replaced by a new one.
+
+        Parameters
+        ----------
+        problem : problem of the new sources
+        sources : new source by ``id`` of the present one
+        """
         self._merge()
         found = Collector(problem)
         found.simplest = self.simplest.moved(sources)
@@ -145,7 +177,7 @@ class Collector:
         return found
 
     def settle(self) -> None:
-        """Let go of what was judged, but for the best."""
+        """Free the judged candidates except the best."""
         self._merge()
 
     def _miss(self, candidates: Candidates, codes: CodeArray, number: int) -> None:
@@ -235,7 +267,13 @@ def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value
 
 @record(kw_only=True)
 class Group:
-    """What was found in a cell."""
+    """Feasible and rejected configurations of one cell.
+
+    Parameters
+    ----------
+    cell : model, GPU, framework and so on
+    collector : front, counts and nearest misses
+    """
 
     cell: Cell
     collector: Collector

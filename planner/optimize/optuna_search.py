@@ -353,6 +353,9 @@ def sample(
 
     Whatever is evaluated beside the trials is counted among the configurations evaluated.
 
+    Raises SearchSpaceError if an argument is impossible, or the study belongs to another problem;
+    OutputError if the file cannot be read or written.
+
     Parameters
     ----------
     samples : the problem; it gathers what is evaluated

@@ -213,10 +213,7 @@ def constraints(
 
     All are judged at the ``confidence``.
 
-    Raises
-    ------
-    SearchSpaceError
-        A name is unknown or a bound is negative or not a number.
+    Raises SearchSpaceError if a name is unknown or a bound is negative or not a number.
     """
     known, defaults = terms_of(workload, "limit"), dict(assumed or {})
     for name, bound in bounds.items():
@@ -252,10 +249,7 @@ class Objective:
 def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
     """Objectives by name, one to three of those of a workload.
 
-    Raises
-    ------
-    SearchSpaceError
-        A name is unknown or repeated, or there are none or too many.
+    Raises SearchSpaceError if a name is unknown or repeated, or there are none or too many.
     """
     known, words = terms_of(workload, "objective"), list(names)
     for word in words:

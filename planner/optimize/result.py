@@ -87,13 +87,14 @@ class FewestGpus:
 
 @record(kw_only=True, repr=False)
 class Comparison:
-    """The values of one outer axis beside each other.
+    """Recommended plan of each value of one axis, such as the GPU.
 
-    ``table`` has the plan one would launch of every value that has one, the recommended one first,
-    then those that are best in a bad case; ``losses`` how much worse its first objective is than
-    that of the first row, as a share of that. ``without_plan`` maps
-    the other values to what came closest: a limit, the memory, a rule, or why there is nothing to
-    search.
+    Parameters
+    ----------
+    axis : name of the axis
+    table : result columns, one row for each value, the recommended value first, then by bad case
+    losses : first objective of each row relative to the first row, less 1
+    without_plan : reason by value that has no plan
     """
 
     axis: str
@@ -109,11 +110,21 @@ class Comparison:
 
 @record(kw_only=True, repr=False)
 class SearchResult:
-    """The Pareto front, best first objective first, and what became of all the others.
+    """The Pareto front of a search, ordered by the first objective, and the rejected
+    configurations.
 
-    Of the ``configurations_evaluated``, ``configurations_predicted`` break no rule: their memory
-    and time are what had to be predicted. ``search_time`` is in seconds. ``interrupted``: not all
-    configurations were searched.
+    Parameters
+    ----------
+    problem : question of the search
+    groups : front and counts of each model, GPU, framework and so on
+    configurations_evaluated : configurations of the space
+    configurations_predicted : configurations that break no rule, whose time and memory were
+        predicted
+    configurations_feasible : configurations that keep every limit
+    rejected_by : number of rejected configurations by rule or limit
+    nearest_misses : configuration closest to each limit, if nothing is feasible
+    search_time : duration of the search [s]
+    interrupted : not all configurations were searched
     """
 
     problem: Problem
@@ -130,7 +141,15 @@ class SearchResult:
     def of(
         cls, problem: Problem, groups: Sequence[Group], started: float, interrupted: bool = False
     ) -> SearchResult:
-        """What groups found since ``started``, a time of the performance counter."""
+        """The result of a search that began at ``started``.
+
+        Parameters
+        ----------
+        problem : question of the search
+        groups : front and counts of each cell
+        started : start of the search, of `time.perf_counter` [s]
+        interrupted : whether the search was stopped early
+        """
         counts = np.sum([group.collector.counts for group in groups], axis=0)
         first_beyond_rules = problem.sources[0].num_rules + 1
         return cls(
@@ -158,7 +177,7 @@ class SearchResult:
 
     @cached_property
     def fastest(self) -> Candidates | None:
-        """The best by the first objective, judged; None if nothing is feasible."""
+        """The feasible configuration with the best first objective; None: nothing is feasible."""
         found, chosen = first(self.groups), self._choice
         if found is None:
             return None
@@ -168,7 +187,7 @@ class SearchResult:
 
     @cached_property
     def recommended(self) -> Candidates | None:
-        """The plan one would launch, judged; None if nothing is feasible.
+        """The recommended plan with its predictions; None: nothing is feasible.
 
         Of the cell that is best in a bad case, or is tied with that and has more evidence, the
         simplest plan that published runs do not tell from its fastest.
@@ -177,7 +196,7 @@ class SearchResult:
 
     @cached_property
     def proven(self) -> Candidates | None:
-        """The same among software that was measured on its GPU, judged; None without any."""
+        """The recommended plan among software that was measured on its GPU; None: none was."""
         choice = best_choice(self.problem, self.groups, is_proven=True)
         own = self._choice
         if choice is None or own is None or _is_same(choice, own.source, own.configuration):
@@ -186,20 +205,19 @@ class SearchResult:
 
     @cached_property
     def better_tied(self) -> Candidates | None:
-        """The plan of another cell that is predicted to be better, and is tied with it; judged."""
+        """The better predicted plan of another cell that is tied; None: there is none."""
         choice = self._choice and better_tied(self.problem, self.groups, self._choice)
         return choice.judged if choice else None
 
     @cached_property
     def regret(self) -> float:
-        """What it is expected to lose against the best plan of other cells, as a share; NaN where
-        there are none, or nothing tells.
-        """
+        """Expected loss of the recommended plan against the best plans of other cells, as a share
+        of its first objective; NaN: unknown."""
         return regret_of(self.problem, self.groups, self._choice) if self._choice else np.nan
 
     @cached_property
     def recommended_row(self) -> Mapping[str, Any]:
-        """The result columns of the recommended plan; empty if nothing is feasible."""
+        """Result columns of the recommended plan; empty: nothing is feasible."""
         return {} if self.recommended is None else self.recommended.row
 
     @cached_property
@@ -208,21 +226,22 @@ class SearchResult:
 
     @cached_property
     def table(self) -> Columns:
-        """The front as columns, predicted again; empty if nothing is feasible."""
+        """Result columns of the front, predicted again at the first use; empty: nothing is
+        feasible."""
         return columns_of(joint_front(self.groups, self.problem.furthest))
 
     @cached_property
     def chosen(self) -> Pieces:
-        """The recommended plan, and behind it the front, judged together; empty without one."""
+        """The recommended plan followed by the front, as judged candidates."""
         return joint_front(self.groups, self.problem.furthest, self._choice)
 
     @cached_property
     def comparisons(self) -> Mapping[str, Comparison]:
-        """The best plan of every value of each outer axis that has several."""
+        """The comparison along each outer axis with several values, by axis."""
         return {axis: self._comparison(axis) for axis in self.problem.axes}
 
     def to_frame(self) -> pd.DataFrame:
-        """The front as a pandas frame: a row per configuration, with intervals and what was asked.
+        """The front as a pandas frame, one row per configuration, with intervals and the question.
 
         Units are in the names of the columns.
         """
@@ -231,9 +250,13 @@ class SearchResult:
         return pd.DataFrame(full_columns(self.scaled(self.table), self.problem.sources))
 
     def scaled(self, table: Columns) -> Columns:
-        """Columns of its plans with their scaling efficiency.
+        """Columns with the scaling efficiency of each row added.
 
-        It is there where the search has several numbers of GPUs, of one kind and one model.
+        It is added if the search has several numbers of GPUs of one kind and one model.
+
+        Parameters
+        ----------
+        table : result columns of plans
         """
         axes = self.problem.axes
         if "num_gpus" not in axes or any(name in axes for name in ALIKE):

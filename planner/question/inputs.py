@@ -52,10 +52,7 @@ _ZEROS_FIRST = re.compile(r"0\d")
 def read(term: Term, given: object, said: str = "") -> Answer:
     """One value of a term: a whole number, number in SI units, flag or word.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is not what the term takes.
+    Raises SearchSpaceError if it is not what the term takes.
     """
     said = said or term.term
     value = _plain(given)
@@ -67,10 +64,7 @@ def read(term: Term, given: object, said: str = "") -> Answer:
 def read_all(term: Term, given: object, said: str = "") -> list[Answer]:
     """The values of a term that takes several, without repetitions: one, or some kind of list.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is not what the term takes, or there is none.
+    Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
     said = said or term.term
     if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
@@ -87,10 +81,7 @@ def read_all(term: Term, given: object, said: str = "") -> list[Answer]:
 def several(given: object, said: str) -> list[object]:
     """The items of a list, set, array or text with commas; what is none of these alone.
 
-    Raises
-    ------
-    SearchSpaceError
-        There are none, or too many.
+    Raises SearchSpaceError if there are none, or too many.
     """
     value = given if isinstance(given, os.PathLike) else _plain(given)
     if isinstance(value, str):
@@ -111,10 +102,7 @@ def several(given: object, said: str) -> list[object]:
 def whole(value: object, said: str, least: int = 0, most: int = LARGEST, unit: str = "") -> int:
     """A whole number, of tokens or of anything else.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none, or outside its bounds.
+    Raises SearchSpaceError if it is none, or outside its bounds.
     """
     found = _whole(_plain(value), "token" if unit == "tokens" else "number")
     if found is None or found < least:
@@ -128,13 +116,10 @@ def whole(value: object, said: str, least: int = 0, most: int = LARGEST, unit: s
 def quantity(value: object, dimension: str, said: str) -> float:
     """A number in the SI unit of a dimension, or text with a unit.
 
+    Raises SearchSpaceError if it is neither.
+
     >>> quantity("5min", "second", "startup_time")
     300.0
-
-    Raises
-    ------
-    SearchSpaceError
-        It is neither.
     """
     plain = _plain(value)
     number = None if isinstance(plain, str) else _real(plain, "1")
@@ -149,10 +134,7 @@ def quantity(value: object, dimension: str, said: str) -> float:
 def chosen(value: object, said: str, known: Iterable[str]) -> str:
     """One of some words, in any case.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none of them.
+    Raises SearchSpaceError if it is none of them.
     """
     words = list(known)
     text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
@@ -340,10 +322,7 @@ def _price(term: Term, value: object, said: str) -> float | str:
 def of_each_gpu(value: object, said: str, wrong: str) -> dict[str, object]:
     """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
 
-    Raises
-    ------
-    SearchSpaceError
-        ``wrong`` where a name is none; a GPU is given twice.
+    Raises SearchSpaceError if ``wrong`` where a name is none; a GPU is given twice.
     """
     pairs: list[tuple[object, object]]
     if isinstance(value, Mapping):

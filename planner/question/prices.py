@@ -66,10 +66,8 @@ def checked_price(
     A price without a contract is that of the only rented one. ``said`` and ``owned`` are what
     messages call the price and the purchase price.
 
-    Raises
-    ------
-    SearchSpaceError
-        It names a contract that is not asked for or is owned, or could be that of several.
+    Raises SearchSpaceError if it names a contract that is not asked for or is owned, or could be
+    that of several.
     """
     rented = [one for one in contracts if one != Contract.OWNED]
     for part in price_parts(price):

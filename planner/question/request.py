@@ -18,54 +18,155 @@ ALL = "all"
 class Request:
     """A planning question; only the model and the number of GPUs are needed.
 
-    The fields are the questions of the table of terms (`planner.question.terms`), which explains
-    each and says which workloads know it; to serve, ``request_rate`` may stand in for the GPUs.
-    `planner.search` and `planner.estimate` read them: numbers may be text (``"8k"`` is 8000,
-    ``"8Ki"`` 8192, ``"40%"`` 0.4), limits text with a unit (``"6s"``), parameters have short
-    names (``tp``), and what may be several is any list, set, range, array or text with commas.
+    The fields are the questions of the table of terms (`planner.question.terms`), which says which
+    workloads have each. `planner.search` and `planner.estimate` read them: numbers may be text
+    (``"8k"`` is 8000, ``"8Ki"`` 8192, ``"40%"`` 0.4), limits text with a unit (``"6s"``),
+    parameters have short names (``tp``), and several values are any list, set, range, array or text
+    with commas. None: the default of the workload, framework, engine or model.
 
     Parameters
     ----------
+    model : name, alias or path of a spec, a Hugging Face ``config.json`` or ORG/NAME; several or
+        ``all``: the best plans of each are compared
     workload : ``train``, ``inference`` (one static batch), ``serve`` or ``rl``
-    model, gpu, cluster, space, framework, engine : name, alias or path of a spec
-        Without a cluster, one is made from the GPU's own links; without both, 8-GPU nodes
-        of A100-SXM-80GB. A space names its framework or engine; with neither, all current ones that
-        run on the GPU are tried. The model may also be a Hugging Face ``config.json`` or ORG/NAME.
-    num_gpus : one count or several; ``all`` are the powers of two up to the cluster's end
-    precision : of the matrices: training's parameter ``precision``, ``quantization`` to serve
-    model, gpu, framework, engine, adapter, precision, num_gpus : each may be several, or ``all``;
-        the best plans of all their values are compared
-    settings : parameter -> value or values, replacing those of the space
-    objectives : one to three terms that are objectives of the workload; where there are none,
-        what its plans are usually chosen by
-    constraints : term that is a limit of the workload -> bound in SI units
-    confidence : share of published runs like these that would fit in memory and keep every limit,
-        from 0.5 (the prediction does) to 0.95; the GPUs for a ``request_rate`` are those that it
-        takes then. Where nobody gives one, limits are judged as predicted, and plans fit that do so
-        as surely as makes both wrong verdicts on published runs as rare
-        (`planner.confidence.fits.default_fit_confidence`)
+    num_gpus : number of GPUs, several, or ``all``: powers of two up to the size of the cluster; to
+        serve, ``request_rate`` may replace it
+    gpu : name, alias or path of a spec, several, or ``all``; default: A100-SXM-80GB
+    cluster : name, alias or path of a spec; default: nodes with the GPU's own links, of 8
+        A100-SXM-80GB without a GPU
+    node_host_memory : host memory of a node [bytes]; default: that of the cluster or the GPU
+    space : name, alias or path of a search space, which names its framework or engine
+    precision : number format of matrix products, several, or ``all``: training's parameter
+        ``precision``, ``quantization`` to serve
+    settings : value or values by parameter, which replace those of the space
+    objectives : one to three objectives of the workload; default: the usual ones
+    constraints : bound in SI units by limit of the workload
+    confidence : share of published runs like the plan that fit in memory and keep every limit, 0.5
+        (as predicted) to 0.95. Default: limits as predicted, memory as
+        `planner.confidence.fits.default_fit_confidence`
+    price : rent [USD per GPU and hour], or text for several GPUs or contracts:
+        ``"h100=1.9,b200=4"``, ``"on-demand=1.9,spot=1.2"``; default: price lists
+    purchase_price : price of a GPU with its share of the server [USD], for the contract ``owned``
+    contract : contract, several, or ``all``; default: on demand
+    term_utilization : share of the hours of a contract's term, or of owned GPUs, with work, 0 to 1
+    provider : seller whose price is used; default: median of all sellers
+    prices : CSV file of the user's prices, which replace those of the price lists
+    currency : second currency of money: ``"EUR"`` at the shipped rate, ``"EUR=1.10"`` at this rate
+    region : location of the electricity: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
+    pue : power of the building over that of the IT equipment
+    ideal : every efficiency is 1 and every latency 0: the roofline bound
+    memory_efficiency : share of the memory bandwidth, or text with a unit: ``"1.5 TB/s"``
+    lora_rank : rank of the adapters, to serve the greatest; default: 16 to train, none to serve
+    specs : folder of own spec files, searched before the working directory and shipped files
+    framework : name, alias or path of a profile, several, or ``all``; default: that of the space,
+        or all current ones that run on the GPU
+    sequence_length : tokens of a training sequence; default: that of the model's published run
+    global_batch_size : samples of an optimizer step
     total_tokens : tokens of the run; or ``num_samples`` and ``epochs``, or ``max_steps``
-    price : rent in USD per GPU and hour, of the one contract that is asked for; or text with that
-        of several GPUs or contracts: ``"h100=1.9,b200=4"``, ``"on-demand=1.9,spot=1.2"``
-    purchase_price : USD to buy a GPU with its share of the server, for the contract ``owned``
-    contract, provider : on what terms GPUs are had, and from whom; several contracts are compared.
-        Default: the median of what sellers ask on demand
-    term_utilization : share of the hours of a contract's term, or of what is owned, that has work
-    prices : CSV file of own prices, which replace those of the price lists
-    currency : money is said in it, too: ``"EUR"`` at the shipped rate, ``"EUR=1.10"`` at this one
-    region : where electricity comes from: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
-    pue : power of the building over that of what computes in it
-    flops_efficiency, memory_efficiency : share of a peak, or text with a unit such as
-        ``"150 TFLOP/s"``, ``"1.5 TB/s"``; of serving a rate is one of 16 bit, and 8 bit reach the
-        same share of their peak
-    intra_node_efficiency, inter_node_efficiency : the same of the links inside a node, and of the
-        network between nodes; ``gpus_per_node`` : how many GPUs a node has; ``network`` : what
-        joins nodes, such as ``"10GbE per node"`` or ``"100 Gbit/s per GPU"``
+    num_samples : samples of the training set
+    epochs : times that each sample is trained; default: 1
+    max_steps : optimizer steps of the run
+    dropout : whether training uses dropout, whose masks take memory
+    pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers:
+        ``"7,8,8,7"``
+    mtp_num_layers : modules of multi-token prediction to train; default: as published, none with an
+        adapter
+    adapter : ``none`` (all weights), ``lora``, ``qlora``, ``prompt`` or ``prefix``, several, or
+        ``all``
+    lora_targets : matrices with adapters: ``query_value``, ``attention``, ``all_linear`` or PEFT
+        names
+    expert_adapters : adapters of routed experts: ``none``, ``shared`` or ``each``
+    modules_to_save : modules trained in full together with an adapter: ``none`` or ``embeddings``
+    double_quantization : whether the scales of QLoRA's 4-bit weights are quantized
+    quantization_bits : bits of QLoRA's frozen weights: 4 or 8; default: 4
+    virtual_tokens : virtual tokens of prompt and prefix tuning; default: 20
+    training_objective : ``pretrain``, ``sft``, ``dpo``, ``orpo``, ``kto``, ``rm``, ``grpo`` or
+        ``dapo``; default: ``sft`` with an adapter, else ``pretrain``
+    tuned : whether the run is tuned on its GPUs or a first run; default: pretraining is tuned
+    precompute_ref_log_probs : whether log-probabilities of the reference model are computed before
+        training
+    images_per_sample : images of a sample or prompt; default: 0
+    tokens_per_image : tokens of an image; default: those of the model's usual image size
+    image_size : width x height of an image [pixels], such as ``"1024x768"``
+    freeze_vision_tower : whether the vision tower is not trained; default: trained with images,
+        left out without
+    padding : how samples fill sequences: ``packed`` (default), ``longest``, ``full`` or ``none``
+    mean_sample_length : mean tokens of a sample before the sequence cuts it off
+    sample_length_deviation : standard deviation of the tokens of a sample; default: 0.8 of the mean
+    flops_efficiency : share of the peak that training steps or the products of serving reach, or
+        text with a unit (``"150 TFLOP/s"``, of 16-bit products); replaces the time model
+    intra_node_efficiency : share of the bandwidth inside a scale-up domain, or text with a unit
+    inter_node_efficiency : share of the network's bandwidth between nodes, or text with a unit
+    gpus_per_node : GPUs of a node; default: those of the cluster
+    network : network between nodes: ``"10GbE per node"``, ``"100 Gbit/s per GPU"``
+    reliability : name, alias or path of failure rates; ``ideal``: no failures; default:
+        ``published``
+    campaign_factor : GPU-hours of a pretraining campaign over those of its steps and failures, at
+        least 1
+    engine : name, alias or path of a profile, several, or ``all``; default: that of the space, or
+        all current ones that run on the GPU
+    engine_version : release of the engine, such as ``"0.27.1"``; default: any measured release
     mode : ``aggregated``, ``disaggregated`` or both
-    campaign_factor : GPU-hours of a whole campaign of pretraining over those of its steps and
-        failures, at least 1
-    reliability : name, alias or path of the figures on failures; ``ideal`` where none count
-    specs : folder of own spec files, looked in before the working directory and what is shipped
+    prefill_gpu : GPU of the prefill workers of disaggregated plans; default: ``gpu``
+    input_tokens : mean tokens of a prompt; default: 1024
+    output_tokens : mean tokens of an answer; 0: prompts are embedded or scored; default: 1024
+    audio_seconds : sound of a prompt [s], whose tokens are part of the prompt
+    request_rate : requests that the deployment must serve [1/s]
+    input_variation, output_variation : standard deviation over mean of the tokens of prompts and
+        answers; default: 1 to serve, 0 of a static batch
+    lengths : name or file of measured lengths, which replace tokens and variations
+    trace : CSV or JSONL file of requests, which replaces ``request_rate`` and lengths that are not
+        specified
+    prompt_range : part of the requests by prompt tokens: ``"<=6k"``, ``">6k"``, ``">2k-6k"``
+    users : users of the service, whose busiest hour replaces ``request_rate``
+    requests_per_user : requests of an active user [1/h]
+    active_share : share of the users who are active in the busiest hour
+    arrival_variation : standard deviation over mean of the gaps between requests; 1: random
+        arrivals
+    replay : whether the recommended plan is also simulated with the requests of the trace
+    equal_lengths : whether all requests have the same lengths
+    num_requests : requests in all, as in a benchmark; default: no end
+    prefix_cache_hit_rate : share of the prompt tokens in the prefix cache; default: of ``trace`` or
+        ``turns``
+    shared_prefix_tokens : tokens at the start of all prompts, computed and cached once
+    turns : messages of a session, whose prompts contain all earlier messages
+    tool_calls : tool calls after each message, each with a request
+    think_time : mean time from an answer to the next message [s]
+    think_variation : standard deviation over mean of ``think_time``
+    tool_time : mean time from an answer to the result of its tools [s]
+    tool_variation : standard deviation over mean of ``tool_time``
+    router : replica of a request: ``round_robin``, ``random`` or ``cache_aware``
+    host_cache : host memory per GPU for prefixes [bytes]
+    disk_cache : disk space per GPU for prefixes [bytes]
+    draft_tokens : tokens drafted per step, or several numbers to choose from; 0: no speculative
+        decoding
+    acceptance_rate : probability that a drafted token is accepted if all before it were; default:
+        as published
+    draft_cost : drafting time over the time of a step
+    draft_model : model that drafts
+    max_num_seqs : sequences of a step on an attention rank; default: that of the engine
+    enforce_eager : whether decode steps run without CUDA graphs
+    redundant_experts : copies of routed experts in a layer; default: the fewest that fill all ranks
+    max_model_len : longest request that the engine accepts [tokens]; default: what fits
+    embedding_bits : bits of a weight of embedding and logits; default: as the engine stores them
+    max_loras : adapters in one step; default: that of the engine
+    num_adapters : adapters that requests name
+    adapter_skew : popularity of the k-th adapter is proportional to 1 / k^``adapter_skew``
+    draft_method : ``draft_model``, ``mtp``, ``eagle``, ``eagle3`` or ``ngram``
+    draft_steps : tokens drafted one after the other; fewer than ``draft_tokens``: a tree
+    algorithm : ``grpo``, ``rloo``, ``dapo`` or ``ppo``
+    prompts_per_step : prompts of a step of reinforcement learning
+    samples_per_prompt : answers to each prompt
+    output_cap : most tokens of an answer; default: 4 times the mean
+    reference_model : whether a reference model computes log-probabilities; default: with grpo,
+        rloo, ppo
+    critic : whether a critic of the model's size is trained; default: with ppo
+    adapter_sync : weights that the engine gets of adapters: ``adapter`` or ``merged``
+    old_logprob : whether the trainer recomputes the log-probabilities of the answers
+    reward_time : reward time of a step that generation does not hide [s]
+    flat_groups : share of the prompts whose answers all have one reward, which dapo draws again
+    update_epochs : times that each answer is trained
+    micro_batch_tokens : tokens of a micro-batch of the trainer; default: the longest sequence
     """
 
     model: str | tuple[str, ...]
@@ -189,17 +290,19 @@ class Request:
     micro_batch_tokens: int | None = None
 
     def changed(self, **answers: object) -> Request:
-        """The question with other values of some fields."""
+        """The question with new values of some fields.
+
+        Parameters
+        ----------
+        answers : new value by field
+        """
         return Request(**vars(self) | answers)
 
     @property
     def one_contract(self) -> str | None:
-        """The contract of what has one; None for the usual one.
+        """The one contract of the request; None: the usual one.
 
-        Raises
-        ------
-        SearchSpaceError
-            There are several.
+        Raises SearchSpaceError if the request has several contracts.
         """
         if isinstance(self.contract, tuple):
             raise SearchSpaceError(f"Give one contract, not {', '.join(self.contract)}.")
@@ -207,7 +310,7 @@ class Request:
 
     @property
     def at_shares(self) -> bool:
-        """Whether specs and profiles lose nothing: peaks, or given shares of them, are reached.
+        """Whether efficiencies are replaced by peaks or by shares of them that the request sets.
 
         A share of training replaces its time model, profiles and all.
         """
@@ -215,12 +318,12 @@ class Request:
 
     @property
     def limit_confidence(self) -> float:
-        """The confidence that limits are judged at: where none is given, as predicted."""
+        """Confidence of the limits; without ``confidence`` 0.5, as predicted."""
         return _AS_PREDICTED if self.confidence is None else self.confidence
 
     @property
     def lasting_rate(self) -> float | None:
-        """The rate [1/s] that has to be carried: that of requests without an end."""
+        """Request rate of an endless stream [1/s]; None: no rate, or ``num_requests`` is set."""
         return self.request_rate if self.num_requests is None else None
 
 

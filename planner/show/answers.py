@@ -46,12 +46,8 @@ from planner.show import page
 def recommended_of(request: Request) -> PinnedPlan:
     """What a search of a request recommends.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        Nothing fits.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
+    InfeasibleError if nothing fits.
     """
     plan = make_plan(request)
     result = exhaustive_search(plan.problem)
@@ -63,12 +59,8 @@ def recommended_of(request: Request) -> PinnedPlan:
 def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
     """The one plan of a request, feasible or not; the recommended one where its layout is open.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The layout is open, and nothing fits.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the layout is open, and nothing fits.
     """
     chosen = request
     if is_open:
@@ -85,16 +77,24 @@ class _Shown:
 
     @classmethod
     def showing(cls, found: Any, **more: Any) -> Self:
-        """What was found, able to show itself, with what there is ``more``."""
+        """An instance with the fields of a result, which can show itself.
+
+        Parameters
+        ----------
+        found : result
+        more : further fields
+        """
         return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
-        """The answer as plain text: in short, or ``full``.
+        """The result as plain text, a few lines or the ``full`` report.
 
-        Raises
-        ------
-        SearchSpaceError
-            The width is not that of a text.
+        Raises SearchSpaceError if the width is not that of a text.
+
+        Parameters
+        ----------
+        width : columns of the text
+        full : whether to write the full report
         """
         from planner.show.terminal import terminal_text
 
@@ -120,21 +120,15 @@ class _Deployable(_Shown):
 
     @cached_property
     def open_facts(self) -> list[MovingFact]:
-        """The facts that the plan, of a search the recommended one, assumes and that move it."""
+        """The assumptions that change the predictions, of a search of the recommended plan."""
         deployed = getattr(self, self._deployed)
         return [] if deployed is None else moving_facts(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
-        """The deployment, of a search the recommended one, beside published prices per token.
+        """The deployment, of a search the recommended one, compared with API prices per token.
 
-        Raises
-        ------
-        SearchSpaceError
-            The workload is not ``serve``.
-        InfeasibleError
-            Nothing is feasible, or it does not fit or misses a limit.
-        SpecError
-            A list of prices has faults.
+        Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
+        feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
         """
         check_comparable(self.plan.workload.name)
         if reason := self._why_not():
@@ -156,14 +150,19 @@ class _Deployable(_Shown):
 
 @record(kw_only=True, repr=False)
 class Answer(_Deployable, SearchResult):
-    """What a search found, with the plan of the question; a table in notebooks."""
+    """Result of `planner.search`; a table in notebooks.
+
+    Parameters
+    ----------
+    asked : plan of the question
+    """
 
     asked: Plan
     _deployed = "recommended"
 
     @cached_property
     def plan(self) -> Plan:  # type: ignore[override]
-        """The plan of the question, with what the result tells of what nobody gave."""
+        """The plan of the question, completed by assumptions that depend on the result."""
         return answered(self.asked, self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -189,7 +188,12 @@ class Answer(_Deployable, SearchResult):
 
 @record(kw_only=True, repr=False)
 class Estimated(_Deployable, Evaluation):
-    """One configuration judged, with the plan of the question; a table in notebooks."""
+    """Result of `planner.estimate`; a table in notebooks.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    """
 
     plan: Plan
     _deployed = "candidates"
@@ -213,13 +217,13 @@ class Estimated(_Deployable, Evaluation):
 
 @record(kw_only=True, repr=False)
 class Explained(_Shown, Explanation):
-    """A plan explained, able to show itself."""
+    """Result of `planner.explain`; tables in notebooks."""
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.plan.problem.sources[0].told}>"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
         from planner.show.views.explanation import explanation_dict
 
         return explanation_dict(self)
@@ -232,13 +236,13 @@ class Explained(_Shown, Explanation):
 
 @record(kw_only=True, repr=False)
 class Compared(_Shown, ComparedPlans):
-    """Plans side by side, able to show themselves."""
+    """Result of `planner.compare`; tables in notebooks."""
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, sentences among them; times in seconds, memory in GiB."""
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
         from planner.show.views.comparison import comparison_dict
 
         return comparison_dict(self)
@@ -251,7 +255,7 @@ class Compared(_Shown, ComparedPlans):
 
 @record(kw_only=True, repr=False)
 class Sized(_Shown, Sizes):
-    """What it takes of each GPU; a table in notebooks."""
+    """Result of `planner.size`; a table in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.sizes import sizes_blocks
@@ -261,7 +265,7 @@ class Sized(_Shown, Sizes):
 
 @record(kw_only=True, repr=False)
 class Shared(_Shown, SharedFleet):
-    """Services on the GPUs that they share; tables in notebooks."""
+    """Result of `planner.size_services`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.services import services_blocks
@@ -271,7 +275,7 @@ class Shared(_Shown, SharedFleet):
 
 @record(kw_only=True, repr=False)
 class Pooled(_Shown, LengthPools):
-    """Pools by the length of prompts beside one pool; tables in notebooks."""
+    """Result of `planner.size_pools`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.views.services import length_pools_blocks
@@ -281,7 +285,7 @@ class Pooled(_Shown, LengthPools):
 
 @record(kw_only=True, repr=False)
 class Operators(_Shown, OperatorTimes):
-    """Operators with their times, able to show themselves."""
+    """Result of `planner.operators`; a table in notebooks."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} operators>"

@@ -22,14 +22,20 @@ _OLD_AFTER_DAYS = 365
 
 @record(kw_only=True)
 class ApiPrice:
-    """What a provider asks for a token of a model, in USD, who says so, and of when that is.
+    """Price of one token of a model at one provider [USD], with its source and its date.
 
-    ``served_as`` is the provider's own name of the model; it tells a precision or a tier.
-    ``release`` tells apart releases of one architecture (DeepSeek-R1 and V3.1); empty where nobody
-    says it.
-    ``cached_input`` is None where no price of input tokens found in a cache is known. A ``date``
-    behind ``<=`` says only that the price is not newer. ``is_old``: more than a year older than
-    the newest price of its list, or of unknown date.
+    Parameters
+    ----------
+    provider : seller of the API
+    model : name of the model in the catalogue
+    release : release of the architecture, such as DeepSeek-V3.1; empty: not specified
+    served_as : name that the provider gives the model; it may name a precision or a tier
+    input : price of an input token [USD]
+    cached_input : price of an input token in the prefix cache [USD]; None: not published
+    output : price of an output token [USD]
+    source : page of the price
+    date : day of the price; after ``<=``: the price is not newer
+    is_old : more than a year older than the newest price of its list, or without a date
     """
 
     provider: str
@@ -51,10 +57,12 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     Where several lists have prices of a provider, those of the first count: of ``folder``, of the
     working directory, of what is shipped.
 
-    Raises
-    ------
-    SpecError
-        A list has faults; the message has one line for each.
+    Raises SpecError if a list has errors, one line for each.
+
+    Parameters
+    ----------
+    model : name or alias of the model
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     wanted = _known_as(model, folder)
     prices: list[ApiPrice] = []
@@ -73,6 +81,11 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
 
     The longest release that the name begins with counts, its owner aside; prices that tell no
     release stay.
+
+    Parameters
+    ----------
+    prices : prices of one model
+    name : name of a model or checkpoint
     """
     word = _word(name.rpartition("/")[2])
     releases = {price.release for price in prices if price.release}
@@ -86,10 +99,11 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
 def priced_models(folder: Path | None = None) -> list[str]:
     """The models that a list has prices of, sorted.
 
-    Raises
-    ------
-    SpecError
-        A list has faults; the message has one line for each.
+    Raises SpecError if a list has errors, one line for each.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return sorted(
         {price.model for path in api_price_files(folder) for price in read_api_prices(path)}
@@ -100,10 +114,11 @@ def priced_models(folder: Path | None = None) -> list[str]:
 def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     """The prices of a file, in order.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
+
+    Parameters
+    ----------
+    path : file to read
     """
     return _aged(records(path, _TABLE, _price, once=("provider", "model", "served_as")))
 

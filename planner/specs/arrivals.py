@@ -34,14 +34,17 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 
 @record(kw_only=True, eq=False)
 class Turns:
-    """What was computed on the paths of replicas that share the requests of a trace.
+    """Queueing statistics of replicas that share the requests of a trace.
 
-    ``windows``: requests, prompts and answers in windows of equal time, the second axis, of each
-    replica, the third, over their mean; in all as many windows as the trace has. ``bursts``, as
-    those of `Arrivals`, by `LOADS`; ``waits`` over their mean, and ``through``, a wait and a prompt
-    over theirs, by `LOADS` and `SHARES`. ``stalls``: seconds in which prompts are computed while an
-    answer decodes over those that it decodes alone, of answers and of their tokens, by `PLACES`,
-    `SCALES`, `LOADS` and `POINTS`.
+    Parameters
+    ----------
+    windows : requests, prompt tokens and answer tokens (first axis) in windows of equal time
+        (second) of each replica (third), over their mean
+    bursts : squared coefficient of variation that gives the mean wait, by load (`LOADS`)
+    waits : wait over its mean, by load (`LOADS`) and share of the requests (`SHARES`)
+    through : wait plus prefill time over its mean, by load (`LOADS`) and share (`SHARES`)
+    stalls : prefill seconds during the decode of an answer over its own decode seconds; axes:
+        answers and tokens, `PLACES`, `SCALES`, `LOADS`, `POINTS`
     """
 
     windows: FloatArray
@@ -53,12 +56,16 @@ class Turns:
 
 @record(kw_only=True, eq=False)
 class Paths:
-    """What is computed on the paths of a trace, each of the requests of one of some replicas.
+    """Statistics of the arrivals of a trace, computed for each number of replicas.
 
-    ``windows``: requests, prompts and answers in windows of equal time, over their mean, without
-    what is due to chance; ``requests``: of the trace, ``lengths`` of their answers but for the
-    first token, over the mean, at `POINTS`. ``turns`` computes those of so many replicas, which is
-    done for the powers of 2 that are asked for. ``name`` tells traces apart.
+    Parameters
+    ----------
+    name : name of the trace, which tells traces apart
+    windows : requests, prompt tokens and answer tokens (first axis) in windows of equal time
+        (second), over their mean, without random fluctuation
+    requests : number of requests of the trace
+    lengths : answer tokens after the first one over their mean, at `POINTS`
+    turns : function from a number of replicas (a power of 2) to their `Turns`
     """
 
     name: str
@@ -87,7 +94,12 @@ class Paths:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, Turns]]:
-        """The paths of the powers of 2 that are nearest to numbers of replicas, and for which."""
+        """The paths of the powers of 2 that are nearest to numbers of replicas, and for which.
+
+        Parameters
+        ----------
+        replicas : number of replicas that share the requests
+        """
         place, turns = self._turned(replicas)
         nearest = np.rint(place)
         for number, one in enumerate(turns):
@@ -104,14 +116,28 @@ class Paths:
         return powers - low, [self._known[power] for power in range(low, high + 1)]
 
     def bursts_at(self, replicas: Numeric, load: Numeric) -> FloatArray:
-        """The squared variation that gives the mean wait."""
+        """The squared coefficient of variation that gives the mean wait at a load.
+
+        Parameters
+        ----------
+        replicas : number of replicas that share the requests
+        load : utilization of a replica, 0 to 1
+        """
         place, turns = self._turned(replicas)
         return _between(np.stack([one.bursts for one in turns]), place, _of_load(load))
 
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
     ) -> FloatArray:
-        """Mean of the waits with this mean, of each at ``most`` so much."""
+        """The mean of waits that are each cut off at ``most`` [s].
+
+        Parameters
+        ----------
+        mean : mean wait of a replica [s]
+        replicas : number of replicas that share the requests
+        load : utilization of a replica, 0 to 1
+        most : upper bound of each wait [s]
+        """
         place, turns = self._turned(replicas)
         waits = _between(np.stack([one.waits for one in turns]), place, _of_load(load))
         each = np.asarray(mean)[..., None] * waits
@@ -120,7 +146,15 @@ class Paths:
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
     ) -> FloatArray:
-        """Seconds that a share of the requests has at most of a wait and a prompt with a mean."""
+        """Wait plus prefill time that a share of the requests does not exceed [s].
+
+        Parameters
+        ----------
+        mean : mean of wait plus prefill time [s]
+        replicas : number of replicas that share the requests
+        load : utilization of a replica, 0 to 1
+        share : share of the requests, 0 to 1
+        """
         place, turns = self._turned(replicas)
         of_share = np.stack([_of_share(one.through, share) for one in turns])
         return np.asarray(mean * _between(of_share, place, _of_load(load)))
@@ -128,10 +162,18 @@ class Paths:
     def stalled(
         self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
     ) -> FloatArray:
-        """By how much of themselves prompts lengthen answers, or ``of`` 1 their tokens.
+        """Prefill time during decode over decode time: of answers (``of`` 0) or of their tokens
+        (1).
 
-        At `POINTS`, the first axis. They decode alone for a ``scale``, in mean gaps of a replica,
-        and so many ``places`` at once.
+        Decode times are at `POINTS`, the first axis of the result.
+
+        Parameters
+        ----------
+        replicas : number of replicas that share the requests
+        places : sequences that decode at the same time
+        scale : decode time of an answer over the mean gap between requests of a replica
+        load : utilization of a replica, 0 to 1
+        of : 0: of answers, 1: of their tokens
         """
         place, turns = self._turned(replicas)
         at = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
@@ -140,12 +182,16 @@ class Paths:
 
 @record(kw_only=True)
 class Arrivals:
-    """The bursts of requests and how their waits spread; of Poisson arrivals the bursts are 1.
+    """Burstiness of the arrivals of requests and distribution of their waits; the default is
+    Poisson.
 
-    ``bursts``: by utilization (`LOADS`) the squared variation that gives Allen and Cunneen's
-    formula the mean wait; of one value where it is the same at all. ``spread``: by utilization and
-    share (`SHARES`) the wait over its mean; empty where nothing tells, then exponential of those
-    who wait. ``paths``: what a trace tells beyond that.
+    Parameters
+    ----------
+    bursts : squared coefficient of variation that gives Allen and Cunneen's formula the mean wait,
+        by load (`LOADS`); one value: the same at all loads
+    dispersion : variance over mean of the number of arrivals, by their mean number in powers of 2
+    spread : wait over its mean by load (`LOADS`) and share (`SHARES`); empty: exponential
+    paths : statistics of a trace; None: no trace
     """
 
     bursts: tuple[float, ...] = (1.0,)
@@ -155,11 +201,17 @@ class Arrivals:
 
     @property
     def are_random(self) -> bool:
-        """Whether they come at random."""
+        """Whether arrivals are Poisson."""
         return self.bursts == (1.0,)
 
     def dispersion_at(self, requests: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
-        """Variance over mean of how many come while so many come on average, of one replica."""
+        """Variance over mean of the number of arrivals at one replica during an interval.
+
+        Parameters
+        ----------
+        requests : mean number of arrivals at one replica in the interval
+        replicas : number of replicas that share the requests
+        """
         if self.are_random:
             return 1.0
         scale = np.log2(np.maximum(np.asarray(requests) * replicas, 1.0))
@@ -167,7 +219,14 @@ class Arrivals:
         return np.asarray(1 + (of_all - 1) / replicas)
 
     def wait_within(self, mean: Numeric, load: Numeric, share: float) -> FloatArray:
-        """What a share of the requests waits at most of a wait with a mean, at a utilization."""
+        """The wait that a share of the requests does not exceed [s].
+
+        Parameters
+        ----------
+        mean : mean wait of a replica [s]
+        load : utilization of a replica, 0 to 1
+        share : share of the requests, 0 to 1
+        """
         if not self.spread:
             with np.errstate(divide="ignore", invalid="ignore"):
                 over = np.log(np.asarray(load) / (1 - share))
@@ -176,7 +235,14 @@ class Arrivals:
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
     def mean_within(self, mean: Numeric, load: Numeric, most: Numeric) -> FloatArray:
-        """Mean of the waits with this mean, of each at ``most`` so much."""
+        """The mean of waits that are each cut off at ``most`` [s].
+
+        Parameters
+        ----------
+        mean : mean wait of a replica [s]
+        load : utilization of a replica, 0 to 1
+        most : upper bound of each wait [s]
+        """
         ratio = np.asarray(most) / np.maximum(mean, 1e-12)
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
@@ -193,6 +259,11 @@ class Arrivals:
         """The squared variation at a utilization, of one of some replicas that share requests.
 
         Of a stream of which each replica has one in R at random, :math:`1 + (c_a^2 - 1) / R`.
+
+        Parameters
+        ----------
+        load : utilization of a replica, 0 to 1
+        replicas : number of replicas that share the requests
         """
         if self.are_random:
             return 1.0
@@ -201,7 +272,13 @@ class Arrivals:
 
 
 def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Means of the values in `CLASSES` of some weight, from the least on, along the first axis."""
+    """Means of the values in `CLASSES` of some weight, from the least on, along the first axis.
+
+    Parameters
+    ----------
+    values : values to average, along the first axis
+    weights : weight of each value, same shape as ``values``
+    """
     order = np.argsort(values, axis=0)
     ranked = np.take_along_axis(values, order, axis=0)
     zero = np.zeros((1, *values.shape[1:]))

@@ -58,6 +58,10 @@ def stamp(path: Path | str) -> Stamp:
     """Times, size and identity of a file or folder; empty where there is none.
 
     Whatever `kept` is making meanwhile is made again once they differ. Ask before reading.
+
+    Parameters
+    ----------
+    path : file or folder, which need not exist
     """
     place = os.path.join(_working_folder(), path)
     found = _stamp(place)
@@ -70,6 +74,10 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
 
     Its arguments are hashable; what it returns is shared and must not be changed. Errors are
     not kept. Relative paths mean those of the working directory at the time of the call.
+
+    Parameters
+    ----------
+    function : function of hashable arguments that reads files
     """
     entries: dict[object, tuple[Made, Mapping[str, Stamp]]] = {}
 
@@ -100,6 +108,11 @@ def remembered(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[s
     """What ``parse`` made of a file, in an earlier run where the file is the same.
 
     Only what JSON gives back as it was is remembered: no dates.
+
+    Parameters
+    ----------
+    path : file to read
+    parse : reads the file; its answer must survive JSON
     """
     found, known = [*stamp(path)], _snapshot()
     place = json.dumps(os.path.join(_working_folder(), path))

@@ -44,12 +44,13 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     by the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) whose ``config.json``
     is not in the local cache, see `copied_from`.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
-    MissingDependencyError
-        It has to be downloaded, and huggingface-hub is not installed.
+    Raises SpecError if the model is unknown or its file has errors; MissingDependencyError if it
+    has to be downloaded, and huggingface-hub is not installed.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml"):
         return _from_toml(find(SpecKind.MODELS, name, folder))
@@ -69,6 +70,11 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
 
     None where a model has this name itself, where its ``config.json`` is at hand, and where no
     model of the catalogue is left when the owner and the endings that tell a format are left out.
+
+    Parameters
+    ----------
+    name : ORG/NAME of a repository
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
     is_own = "/" not in name and _is_known(name, folder)
@@ -117,7 +123,13 @@ def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:
-    """The model with weights of a type: its experts alone where its own weights are so."""
+    """The model with weights of a type: its experts alone where its own weights are so.
+
+    Parameters
+    ----------
+    model : model
+    word : type of the weights, such as ``fp8``
+    """
     if word == _SIXTEEN_BIT:
         return replace(model, quantization=None, expert_quantization=None)
     experts_alone = model.quantization is None and model.expert_quantization is not None
@@ -128,7 +140,12 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
 
 
 def stored_types(model: ModelSpec) -> tuple[str, str]:
-    """The types of a model's dense matrices and of its experts, as words of the table of terms."""
+    """The types of a model's dense matrices and of its experts, as words of the table of terms.
+
+    Parameters
+    ----------
+    model : model
+    """
     dense = model.quantization or _SIXTEEN_BIT
     return dense, model.expert_quantization or dense
 
@@ -157,6 +174,10 @@ class Catalogue:
 
     Every method raises `SpecError` where what it names is unknown or its file has faults, with
     one line per fault; so does a ``folder`` that does not exist.
+
+    Parameters
+    ----------
+    folder : folder of own spec files; None: the working directory, then shipped files
     """
 
     folder: Path | None = None
@@ -168,7 +189,12 @@ class Catalogue:
                 raise SpecError(f"{self.folder}: there is no such folder.")
 
     def folders(self, kind: SpecKind | str) -> list[Path]:
-        """The folders that hold specs of ``kind``, the one to look in first in front."""
+        """The folders that hold specs of ``kind``, the one to look in first in front.
+
+        Parameters
+        ----------
+        kind : kind of spec, such as ``gpus``
+        """
         return spec_folders(kind, self.folder)
 
     def price_files(self) -> list[Path]:
@@ -176,7 +202,12 @@ class Catalogue:
         return price_files(self.folder)
 
     def names(self, kind: SpecKind | str) -> list[str]:
-        """All specs of a kind, sorted."""
+        """All specs of a kind, sorted.
+
+        Parameters
+        ----------
+        kind : kind of spec, such as ``gpus``
+        """
         return names(kind, self.folder)
 
     def gpus_on_hand(self) -> list[str]:
@@ -184,45 +215,97 @@ class Catalogue:
         return [name for name in self.names("gpus") if not self.load_gpu(name).spec.announced]
 
     def find(self, kind: SpecKind | str, name: str) -> Path:
-        """The file of a spec, by name, alias or path."""
+        """The file of a spec, by name, alias or path.
+
+        Parameters
+        ----------
+        kind : kind of spec, such as ``gpus``
+        name : name, alias or path of the spec
+        """
         return find(kind, name, self.folder)
 
     def load_model(self, name: str) -> ModelSpec:
-        """A model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`."""
+        """A model by name, alias, ORG/NAME of Hugging Face, or path; see `load_model`.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_model(name, self.folder)
 
     def copied_from(self, name: str) -> str | None:
-        """The built-in model that ``name`` is a copy of by its name alone; see `copied_from`."""
+        """The built-in model that ``name`` is a copy of by its name alone; see `copied_from`.
+
+        Parameters
+        ----------
+        name : ORG/NAME of a repository
+        """
         return copied_from(name, self.folder)
 
     def load_gpu(self, name: str) -> Loaded[GpuSpec]:
-        """A GPU completed with the defaults of its class, with the source of each number."""
+        """A GPU completed with the defaults of its class, with the source of each number.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_gpu_with_provenance(name, self.folder)
 
     def load_cluster(self, name: str) -> Loaded[ClusterSpec]:
-        """A cluster, with the source of each number."""
+        """A cluster, with the source of each number.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_cluster_with_provenance(name, self.folder)
 
     def load_framework(self, name: str) -> Loaded[FrameworkProfile]:
-        """A framework profile, with the source of each number."""
+        """A framework profile, with the source of each number.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_framework(name, self.folder)
 
     def load_engine(self, name: str) -> Loaded[EngineProfile]:
-        """An engine profile, with the source of each number."""
+        """An engine profile, with the source of each number.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_engine(name, self.folder)
 
     def load_profile(
         self, kind: str, name: str
     ) -> Loaded[FrameworkProfile] | Loaded[EngineProfile]:
-        """A ``framework`` or ``engine``, with the source of each number."""
+        """A ``framework`` or ``engine``, with the source of each number.
+
+        Parameters
+        ----------
+        kind : ``framework`` or ``engine``
+        name : name, alias or path of the spec
+        """
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
     def load_reliability(self, name: str) -> Loaded[ReliabilitySpec]:
-        """How often GPUs fail and what it costs, with the source of each number."""
+        """Failure rates and recovery times, with the source of each number.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return load_reliability(name, self.folder)
 
     def load_space(self, name: str) -> Loaded[SearchSpace]:
-        """A search space."""
+        """A search space.
+
+        Parameters
+        ----------
+        name : name, alias or path of the spec
+        """
         return _load_space(name, self.folder)
 
     def price(
@@ -232,27 +315,57 @@ class Catalogue:
         provider: str | None = None,
         own: Path | None = None,
     ) -> Price | None:
-        """What renting one GPU costs; see `price_of`."""
+        """Price of one GPU [USD/s]; see `price_of`.
+
+        Parameters
+        ----------
+        gpu_name : name of the GPU
+        contract : contract, such as ``spot``; None: the usual contract of the GPU
+        provider : seller; None: any
+        own : CSV file of the user's prices, whose offers replace those of the price lists
+        """
         return price_of(gpu_name, contract, provider, own, self.folder)
 
     def offers(self, gpu_name: str, own: Path | None = None) -> list[Price]:
-        """All offers of one GPU, those of the list that counts first in front."""
+        """All offers of one GPU, those of the list that counts first in front.
+
+        Parameters
+        ----------
+        gpu_name : name of the GPU
+        own : CSV file of the user's prices, whose offers replace those of the price lists
+        """
         return offers_of(gpu_name, own, self.folder)
 
     def load_power(self) -> Loaded[PowerProfile]:
-        """What is drawn around GPUs, with the source of each number."""
+        """Power model of nodes and building, with the source of each number."""
         return load_power(self.folder)
 
     def find_region(self, name: str) -> Region:
-        """A region of a grid or cloud by its code or name; a `SearchSpaceError` if unknown."""
+        """A region of a grid or cloud by its code or name; a `SearchSpaceError` if unknown.
+
+        Parameters
+        ----------
+        name : code or name of the region
+        """
         return find_region(name, self.folder)
 
     def collectives(self, gpu: GpuSpec, kind: LinkKind) -> Mapping[str, CollectiveEfficiency]:
-        """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults."""
+        """Efficiency of collectives on a fabric of ``kind``: of the GPU, or defaults of the kind.
+
+        Parameters
+        ----------
+        gpu : GPU
+        kind : kind of the fabric
+        """
         return collectives(gpu, kind, self.folder)
 
     def gemm_table(self, gpu: GpuSpec) -> GemmTable | None:
-        """The matrix products measured on a GPU, where there are any."""
+        """The matrix products measured on a GPU, where there are any.
+
+        Parameters
+        ----------
+        gpu : GPU
+        """
         name = gpu.efficiency.gemm_table
         return load_gemm_table(name, gpu.name, self.folder) if name else None
 

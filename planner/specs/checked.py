@@ -6,7 +6,6 @@ unless an annotation is `Strict`. All faults are told at once, each with its pla
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
 import enum
@@ -18,7 +17,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar, dataclass_transform
 
 from planner.base.records import record
@@ -30,6 +28,7 @@ Place = tuple[str, ...]
 _Check = Callable[[object, object], object]
 
 UNKNOWN = "is not a known key"
+_PARAMETERS = "Parameters\n----------\n"
 _LONGEST_SHOWN = 40
 _LARGEST = 2**53  # beyond it not every whole number is a float
 _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
@@ -44,7 +43,15 @@ _BOUNDS: Mapping[str, tuple[Callable[[Any, Any], bool], str]] = {
 
 @record()
 class Interval:
-    """The bounds of a number."""
+    """The bounds of a number.
+
+    Parameters
+    ----------
+    gt : exclusive lower bound
+    ge : inclusive lower bound
+    lt : exclusive upper bound
+    le : inclusive upper bound
+    """
 
     gt: float | None = None
     ge: float | None = None
@@ -54,28 +61,48 @@ class Interval:
 
 @record()
 class MinLen:
-    """The least number of values."""
+    """The least number of values.
+
+    Parameters
+    ----------
+    min_length : least number of items or characters
+    """
 
     min_length: int
 
 
 @record()
 class MaxLen:
-    """The greatest number of values."""
+    """The greatest number of values.
+
+    Parameters
+    ----------
+    max_length : greatest number of items or characters
+    """
 
     max_length: int
 
 
 @record()
 class Before:
-    """A function of the value as it is given, and of what the values of a file share."""
+    """A function of the value as it is given, and of what the values of a file share.
+
+    Parameters
+    ----------
+    func : function of the value and the context of the file, applied before the type check
+    """
 
     func: Callable[[object, object], object]
 
 
 @record()
 class After:
-    """A function of the value that is right so far."""
+    """A function of the value that is right so far.
+
+    Parameters
+    ----------
+    func : function of the value, applied after the type check
+    """
 
     func: Callable[[Any], object]
 
@@ -102,10 +129,7 @@ class Faults(ValueError):
 def checked(cls: type[Made]) -> type[Made]:
     """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
 
-    Raises
-    ------
-    Faults
-        When one is made of values that its annotations or its validators refuse.
+    Raises Faults if annotations or validators refuse a value.
     """
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
@@ -116,10 +140,13 @@ def checked(cls: type[Made]) -> type[Made]:
 def checked_of(kind: type[Made], values: Mapping[str, object], context: object) -> Made:
     """A ``kind`` of values that share a ``context``.
 
-    Raises
-    ------
-    Faults
-        Its annotations or its validators refuse them.
+    Raises Faults if annotations or validators refuse a value.
+
+    Parameters
+    ----------
+    kind : class made by `checked`
+    values : value of each field
+    context : object that all ``Before`` functions get
     """
     made = object.__new__(kind)
     _fill(made, values, context)
@@ -127,7 +154,13 @@ def checked_of(kind: type[Made], values: Mapping[str, object], context: object) 
 
 
 def unchecked(spec: Made, **values: object) -> Made:
-    """A copy with other values, which nobody checks: files may not say infinity, or an array."""
+    """A copy with other values, which nobody checks: files may not say infinity, or an array.
+
+    Parameters
+    ----------
+    spec : instance of a class made by `checked`
+    values : new values by field
+    """
     changed = copy.copy(spec)
     for name, value in values.items():
         object.__setattr__(changed, name, value)
@@ -136,7 +169,12 @@ def unchecked(spec: Made, **values: object) -> Made:
 
 @cache
 def field_types(kind: object) -> Mapping[str, object]:
-    """The fields of a checked class with their types, without their limits; empty for others."""
+    """The fields of a checked class with their types, without their limits; empty for others.
+
+    Parameters
+    ----------
+    kind : class
+    """
     return typing.get_type_hints(kind) if hasattr(kind, "__checked__") else {}
 
 
@@ -401,32 +439,39 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Dotted name of each field of a spec, and of the specs inside it -> what it means."""
+    """Dotted name of each field of a spec, and of the specs inside it -> what it means.
+
+    Parameters
+    ----------
+    spec : class made by `checked`
+    """
     return dict(_words(spec, ""))
 
 
 def _words(spec: object, prefix: str) -> Iterator[tuple[str, str]]:
-    texts = _texts(spec)
+    texts = parameter_texts(spec)
     for name, kind in field_types(spec).items():
         if name in texts:
-            yield prefix + name, texts[name]
+            yield prefix + name, f"{texts[name][:1].upper()}{texts[name][1:]}."
         for part in (kind, *getattr(kind, "__args__", ())):
             if field_types(part):
                 yield from _words(part, f"{prefix}{name}.")
 
 
-def _texts(spec: Any) -> Mapping[str, str]:
-    # Reading the source costs milliseconds, and only who asks for the words pays them.
-    tree = ast.parse(inspect.getsource(sys.modules[spec.__module__]))
-    body = next(
-        node.body
-        for node in tree.body
-        if isinstance(node, ast.ClassDef) and node.name == spec.__name__
-    )
-    texts = {}
-    for field, below in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            match below:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[field.target.id] = inspect.cleandoc(text).replace("\n", " ")
+def parameter_texts(documented: object) -> dict[str, str]:
+    """The text of each parameter in the section ``Parameters`` of a docstring, by name.
+
+    Parameters
+    ----------
+    documented : function or class
+    """
+    _, _, section = inspect.cleandoc(documented.__doc__ or "").partition(_PARAMETERS)
+    texts: dict[str, str] = {}
+    names = ""
+    for line in section.partition("\n\n")[0].splitlines():
+        if line.startswith(" "):
+            texts |= {name: f"{texts[name]} {line.strip()}" for name in names.split(", ")}
+        else:
+            names, _, text = line.partition(" : ")
+            texts |= dict.fromkeys(names.split(", "), text)
     return texts

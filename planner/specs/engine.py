@@ -41,196 +41,225 @@ class MemoryShare(StrEnum):
 
 @checked
 class EngineExecution:
-    """Kernels and the host that launches them."""
+    """Kernels of an engine and host time to launch them.
+
+    Parameters
+    ----------
+    decode_launch_time : the host's time to launch one layer of a step without prompts [s]; CUDA
+        graphs make it zero
+    prefill_launch_time : the host's time to launch one layer of a step with prompts [s]
+    step_overhead : host time per step that the GPU waits for [s]
+    sequence_overhead : host time per step for each sequence in it [s]: scheduling, sampling,
+        detokenization
+    request_overhead : tokenization and transport before a request's first step [s]
+    elementwise_passes : traffic of elementwise kernels over that of fused ones
+    weight_bandwidth_fraction : rate at which its products read weights over the best measured on
+        the GPU
+    compute_fraction : rate of its products that compute bounds over the best measured on the GPU
+    attention_bandwidth_fraction : rate of its decode attention over the best measured on the GPU
+    kernel_latency_fraction : what shows of the start of a kernel measured alone, when graphs launch
+        the next one early
+    attention_padding_fraction : what its decode attention shows of the tokens that the measured
+        kernels read beside those of a sequence
+    repeated_read_fraction : share of the query heads of a group that read its keys from memory
+        again after the first, in decode
+    attention_kernels : what its fused attention kernels are written for
+    fused_quantization : casts of activations are part of other kernels
+    custom_all_reduce : small all-reduces use one- or two-shot kernels over peer memory
+    sustained_clock : clock of products between that of a burst (0) and that of hours of training
+        (1)
+    joined_all_reduce : blocks that run in parallel are added before one all-reduce
+    expert_launch_time : additional host time of routing to experts in a layer of a step with
+        prompts [s]
+    decode_expert_launch_time : additional host time of routing to experts in ``decode_launch_time``
+        [s]; CUDA graphs make it zero
+    draft_overhead : what the host adds to a step that verifies drafted tokens [s]: it is not
+        planned while the one before it runs
+    draft_sequence_overhead : additional host time of each sequence in a step that verifies drafted
+        tokens [s]
+    latent_launch_time : what latent attention adds to a layer of a step with prompts [s]: absorbed
+        projections, kernels of prefixes and of new tokens
+    recurrent_launch_time : additional host time of linear attention and state-space layers in a
+        layer of a step with prompts [s]
+    expert_tile_rows : rows that the products of experts compute at least for each, up to the tokens
+        of the step, where the tile is chosen for an expert that all tokens visit; 0: it fits the
+        rows of each
+    adapter_kernels : starts of memory-bound kernels that the adapters of one product take beside it
+    adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
+    adapter_launch_time : host time to launch the adapter kernels of one product [s]
+    expert_loop_time : host time of each expert of a layer, if experts are launched one after the
+        other [s]
+    collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
+    network_callback_time : what an all-reduce between nodes waits in a CUDA graph [s]: NCCL hands
+        its messages to the network by a callback of the host, which the graph waits for
+        (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node
+        has none
+    quantized_launch_time : additional host time to launch a product of quantized weights [s]
+    captured_context : decode steps over longer contexts are launched like those of prompts, without
+        graphs; 0: none are
+    host_link_fraction : share of the host link that copies of offloaded weights and cache reach;
+        pinned copies over PCIe are measured at 24 to 26 of 32 GB/s
+    hidden_copies : share of a step's computation that can hide offloading copies
+    host_attention_fraction : what decode attention over an offloaded 16-bit cache reaches of the
+        host's memory bandwidth where the host computes it; 0: the GPU does, on a copy
+    quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
+        weights over that of others
+    vector_bandwidth : what a multiprocessor reads at most in products of few rows [bytes/s]; 0: no
+        bound
+    score_passes : how often the scores of a prompt's attention pass memory in 32 bit; fused kernels
+        keep them
+    fp8_unpack_instructions : of a lane, to turn a cached 8-bit float into 16 bits for one query
+        head on a GPU without such a type
+    vector_attention_instructions : of a lane, for a cached 16-bit element and one query head, in
+        decode attention without tensor cores; 0: it uses tensor cores
+    vector_attention_instructions_8bit : ``vector_attention_instructions`` over an 8-bit cache
+    tensor_core_group : decode attention that could do without uses tensor cores for groups of so
+        many query heads, where sequences times key heads are at least ``tensor_core_blocks``
+    tensor_core_blocks : least number of sequences times key heads for tensor cores, as a share of
+        the multiprocessors
+    attention_block_bandwidth : what one block of threads reads at most in decode attention that
+        gives each head of a sequence to one block [bytes/s]; 0: it splits contexts over blocks
+    half_accumulation : products of 16 bit sum in 16 bit
+    unpacked_rows : products of so many rows or more unpack quantized weights to 16 bit in memory
+        first; 0: none do
+    unpacking_bytes : what unpacking moves for a weight, or for an element of a cache of fewer than
+        16 bits; 0: one kernel reads and writes a weight, and attention reads the cache as it is
+    reads_casts : products read activations once more where the measured ones cast them
+    balanced_experts : tokens go evenly to all experts
+    """
 
     decode_launch_time: Seconds
-    """The host's time to launch one layer of a step without prompts; CUDA graphs make it zero."""
     prefill_launch_time: Seconds
-    """The host's time to launch one layer of a step with prompts."""
     step_overhead: Seconds
-    """Host time per step that the GPU waits for."""
     sequence_overhead: Seconds
-    """Host time per step for each sequence in it: scheduling, sampling, detokenization."""
     request_overhead: Seconds
-    """Tokenization and transport before a request's first step."""
     elementwise_passes: Ratio
-    """Traffic of elementwise kernels over that of fused ones."""
     weight_bandwidth_fraction: Fraction
-    """Rate at which its products read weights over the best measured on the GPU."""
     compute_fraction: Fraction
-    """Rate of its products that compute bounds over the best measured on the GPU."""
     attention_bandwidth_fraction: Fraction
-    """Rate of its decode attention over the best measured on the GPU."""
     kernel_latency_fraction: Ratio
-    """What shows of the start of a kernel measured alone, when graphs launch the next one early."""
     attention_padding_fraction: Ratio
-    """What its decode attention shows of the tokens that the measured kernels read beside those of
-    a sequence."""
     repeated_read_fraction: Ratio
-    """Share of the query heads of a group that read its keys from memory again after the first, in
-    decode."""
     attention_kernels: AttentionKernels
-    """What its fused attention kernels are written for."""
     fused_quantization: bool
-    """Casts of activations are part of other kernels."""
     custom_all_reduce: bool
-    """Small all-reduces use one- or two-shot kernels over peer memory."""
     sustained_clock: Share = 0.0
-    """How far the clock of its products goes from that of a burst to that of hours of training: 0
-    where steps of few products let it rise again, 1 under a load that keeps a GPU at its limit of
-    power."""
     joined_all_reduce: bool = False
-    """Blocks that run side by side are added up before one all-reduce."""
     expert_launch_time: Seconds = 0.0
-    """What routing to experts adds to a layer of a step with prompts."""
     decode_expert_launch_time: Seconds = 0.0
-    """What routing to experts adds to ``decode_launch_time``; CUDA graphs make it zero."""
     draft_overhead: Seconds = 0.0
-    """What the host adds to a step that verifies drafted tokens: it is not planned while the one
-    before it runs."""
     draft_sequence_overhead: Seconds = 0.0
-    """The same for each sequence in it."""
     latent_launch_time: Seconds = 0.0
-    """What latent attention adds to a layer of a step with prompts: absorbed projections, kernels
-    of prefixes and of new tokens."""
     recurrent_launch_time: Seconds = 0.0
-    """The same of linear attention and state-space layers, whose scans are many small kernels."""
     expert_tile_rows: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
-    """Rows that the products of experts compute at least for each, up to the tokens of the step,
-    where the tile is chosen for an expert that all tokens visit; 0: it fits the rows of each."""
     adapter_kernels: Ratio = 6.0
-    """Starts of memory-bound kernels that the adapters of one product take beside it."""
     adapter_bandwidth_fraction: Fraction = 0.5
-    """Rate of those kernels over that of memory-bound ones."""
     adapter_launch_time: Seconds = 5e-5
-    """The host's time to launch them."""
     expert_loop_time: Seconds = 0.0
-    """The host's time for each expert of a layer where it launches one after the other."""
     collective_launch_time: Seconds = 0.0
-    """What the host adds to every all-reduce that is not one of its custom ones."""
     network_callback_time: Seconds = 0.0
-    """What an all-reduce between nodes waits in a CUDA graph: NCCL hands its messages to the
-    network by a callback of the host, which the graph waits for (nccl/src/enqueue.cc,
-    ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node has none."""
     quantized_launch_time: Seconds = 0.0
-    """What the host adds to launch a product of quantized weights."""
     captured_context: Annotated[int, Strict(), Interval(ge=0, le=10**9)] = 0
-    """Decode steps over longer contexts are launched like those of prompts, without graphs; 0: none
-    are."""
     host_link_fraction: Fraction = 0.8
-    """What copies of offloaded weights and cache reach of the host link; pinned copies over PCIe
-    are measured at 24 to 26 of 32 GB/s."""
     hidden_copies: Share = 1.0
-    """Share of a step's computation behind which those copies can hide."""
     host_attention_fraction: FractionOrZero = 0.0
-    """What decode attention over an offloaded 16-bit cache reaches of the host's memory bandwidth
-    where the host computes it; 0: the GPU does, on a copy."""
     quantized_bandwidth_fraction: Fraction = 1.0
-    """``weight_bandwidth_fraction`` of dense products of quantized weights over that of others."""
     vector_bandwidth: BytesPerSecondOrZero = 0.0
-    """What a multiprocessor reads at most in products of few rows; 0: no bound."""
     score_passes: Ratio = 0.0
-    """How often the scores of a prompt's attention pass memory in 32 bit; fused kernels keep
-    them."""
     fp8_unpack_instructions: Ratio = 40.0
-    """Of a lane, to turn a cached 8-bit float into 16 bits for one query head on a GPU without such
-    a type."""
     vector_attention_instructions: Ratio = 0.0
-    """Of a lane, for a cached 16-bit element and one query head, in decode attention without tensor
-    cores; 0: it uses tensor cores."""
     vector_attention_instructions_8bit: Ratio = 0.0
-    """The same where the cache has 8 bits."""
     tensor_core_group: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
-    """Decode attention that could do without uses tensor cores for groups of so many query heads,
-    where sequences times key heads are at least ``tensor_core_blocks``."""
     tensor_core_blocks: Ratio = 0.0
-    """That least number, as a share of the multiprocessors."""
     attention_block_bandwidth: BytesPerSecondOrZero = 0.0
-    """What one block of threads reads at most in decode attention that gives each head of a
-    sequence to one block; 0: it splits contexts over blocks."""
     half_accumulation: bool = False
-    """Products of 16 bit sum in 16 bit."""
     unpacked_rows: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
-    """Products of so many rows or more unpack quantized weights to 16 bit in memory first; 0: none
-    do."""
     unpacking_bytes: Ratio = 0.0
-    """What unpacking moves for a weight, or for an element of a cache of fewer than 16 bits; 0: one
-    kernel reads and writes a weight, and attention reads the cache as it is."""
     reads_casts: bool = True
-    """Products read activations once more where the measured ones cast them."""
     balanced_experts: bool = False
-    """Tokens go evenly to all experts."""
 
 
 @checked
 class SchedulerDefault:
-    """What an engine takes on some GPUs where no option sets it."""
+    """Defaults of an engine's scheduler on some GPUs.
+
+    Parameters
+    ----------
+    max_num_seqs : most sequences of a step
+    max_num_batched_tokens : most new tokens of a step of a server
+    offline_batched_tokens : most new tokens of a step of a program that loads the engine
+    gpus : beginnings of the names of the GPUs; empty: all
+    other_gpus : beginnings of the names of excluded GPUs
+    least_memory : least memory of the GPU [bytes]
+    since : first release with these defaults
+    until : first release without these defaults
+    """
 
     max_num_seqs: Count
-    """Sequences of a step at most."""
     max_num_batched_tokens: Count
-    """New tokens of a step at most, of a server."""
     offline_batched_tokens: Count
-    """The same of a program that loads the engine itself."""
     gpus: tuple[str, ...] = ()
-    """Beginnings of the names of the GPUs that it is for; empty: any."""
     other_gpus: tuple[str, ...] = ()
-    """Beginnings of the names of the GPUs that it is not for."""
     least_memory: BytesOrZero = 0.0
-    """Memory of a GPU from which it holds."""
     since: str = ""
-    """The first release that has it."""
     until: str = ""
-    """The first release that no longer has it."""
 
 
 @checked
 class Scheduler:
-    """Batching: how requests become the steps of an engine."""
+    """Batching: how requests become the steps of an engine.
+
+    Parameters
+    ----------
+    continuous : sequences join and leave between steps; without it a batch ends together, unless
+        there are ``slots``
+    chunked_prefill : mixes parts of prompts into the steps of decoding
+    max_num_seqs : sequences of a step at most
+    max_num_batched_tokens : new tokens of a step at most
+    clustering : share of the requests of a closed loop that keep starting together, because the
+        engine computes the prompts of a batch first and its answers end together
+    equal_clustering : least ``clustering`` if all requests have the same lengths
+    poll_interval : decode steps between two looks for new requests
+    batch_wait : decode steps that a prompt waits for others to be computed with
+    stream_interval : tokens that a decode worker collects before it sends them; what computes
+        prompts sends the first at once
+    pipeline_tokens : a static batch passes the pipeline in micro-batches that are halved until they
+        have at most so many new tokens, and is cut into one per stage only where that divides it;
+        0: it is always cut into one per stage
+    pipeline_overlap : micro-batches of a static batch are on the stages at the same time
+    whole_requests : a request starts only when the cache has room for its longest answer; without
+        it the cache fills as answers grow
+    defaults : defaults of ``max_num_seqs`` and ``max_num_batched_tokens`` by GPU and release: the
+        first that applies
+    divides_step_tokens : the default of ``max_num_batched_tokens`` is for all attention ranks
+        together
+    slots : without ``continuous``, the server takes requests into slots with cache from the start;
+        further requests wait
+    """
 
     continuous: bool
-    """Sequences join and leave between steps; without it a batch ends together, unless there are
-    ``slots``."""
     chunked_prefill: bool
-    """Mixes parts of prompts into the steps of decoding."""
     max_num_seqs: Count
-    """Sequences of a step at most."""
     max_num_batched_tokens: Count
-    """New tokens of a step at most."""
     clustering: Share
-    """Share of the requests of a closed loop that keep starting together, because the engine
-    computes the prompts of a batch first and its answers end together."""
     equal_clustering: Share = 0.0
-    """The least of that share where all requests have the same lengths: those whose prompts were
-    computed in one step end in one step."""
     poll_interval: Count = 1
-    """Decode steps between two looks for new requests."""
     batch_wait: Annotated[int, Strict(), Interval(ge=0, le=10_000)] = 0
-    """Decode steps that a prompt waits for others to be computed with."""
     stream_interval: Count = 1
-    """Tokens that a decode worker collects before it sends them; what computes prompts sends the
-    first at once."""
     pipeline_tokens: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
-    """A static batch passes the pipeline in micro-batches that are halved until they have at most
-    so many new tokens, and is cut into one per stage only where that divides it; 0: it is always
-    cut into one per stage."""
     pipeline_overlap: bool = True
-    """Its micro-batches are on the stages at the same time; without it one passes all stages after
-    the other."""
     whole_requests: bool = False
-    """A request starts only when the cache has room for its longest answer; without it the cache
-    fills as answers grow."""
     defaults: tuple[SchedulerDefault, ...] = ()
-    """What stands for ``max_num_seqs`` and ``max_num_batched_tokens`` on a GPU in a release: the
-    first that holds."""
     divides_step_tokens: bool = False
-    """Its default of ``max_num_batched_tokens`` is that of all ranks of attention together."""
     slots: bool = False
-    """Without ``continuous``: its server takes a stream of requests into slots, whose room in the
-    cache there is from the start, and those beyond wait for one."""
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
-        """New tokens of a step of each of so many ranks of attention, where no option sets them."""
+        """New tokens of a step of each of so many ranks of attention, where no option sets them.
+
+        Parameters
+        ----------
+        ranks : number of attention data-parallel ranks
+        """
         import numpy as np  # commands that only list engines do without it
 
         if not self.divides_step_tokens:
@@ -239,163 +268,183 @@ class Scheduler:
 
     @property
     def serves(self) -> bool:
-        """Whether it takes requests as they come, not static batches alone."""
+        """Whether the engine takes requests as they arrive, not only static batches."""
         return self.continuous or self.slots
 
 
 @checked
 class EngineMemory:
-    """What the engine takes of a device beside weights."""
+    """Memory of an engine other than weights.
+
+    Parameters
+    ----------
+    gpu_memory_utilization : default share of the device that the engine uses
+    reserved : context [bytes], graphs and communication buffers
+    block_size : tokens of one block of the paged cache; with 1 the cache is not paged
+    memory_share : memory that the engine's own option is a share of; None: no such option
+    activation_copies : allocated activations over those that the largest layer needs at once
+    communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
+        links are faster than PCIe
+    logit_bytes : bytes of each logit of the sampled sequences during sorting [bytes]
+    gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
+        of them
+    warm_up_logit_bytes : bytes of each logit of every token of the largest step of prompts at the
+        start, on each rank [bytes]; 0: only sampled logits are computed
+    profiled_seqs : before it sizes the cache it runs a step that samples so many sequences, unless
+        it is told another number; 0: the cache gets what the requests of the plan leave
+    fixed_profiled_seqs : it is told that number, and samples so many however few a plan needs
+    expert_workspace : inputs, products and outputs of the chosen experts have permanent buffers
+    queued_all_reduces : the allocator cannot use the buffers of all-reduces again until the host
+        has caught up with the GPU: all those of a profiled step live at once
+    shortens_longest : the engine starts although its longest request does not fit in the cache, and
+        limits requests
+    adapter_slots : default adapters of one step that memory is reserved for
+    adapted_experts : memory is reserved for adapters of routed experts, if all linear matrices have
+        adapters
+    """
 
     gpu_memory_utilization: Share
-    """Share of the device that the engine uses at most where it is told nothing else."""
     reserved: BytesOrZero
-    """Context, graphs and communication buffers."""
     block_size: Count
-    """Tokens of one block of the paged cache; with 1 the cache is not paged."""
     memory_share: MemoryShare | None = None
-    """Of what its own option for that is a share; None: it has no such option."""
     activation_copies: Ratio = 1.0
-    """What it allocates for activations over what the largest layer needs at once."""
     communication: BytesOrZero = 0.0
-    """Peer buffers of all-reduces on each GPU of tensor parallelism, where links are faster than
-    PCIe."""
     logit_bytes: Ratio = 4.0
-    """Of each logit of the sequences that a step samples, while it sorts them."""
     gathered_logits: bool = False
-    """Every rank of tensor parallelism samples from all logits, not from its share of them."""
     warm_up_logit_bytes: Ratio = 0.0
-    """Of each logit of every token of its largest step of prompts, all of which it computes at its
-    start on each rank; 0: it computes those that it samples alone."""
     profiled_seqs: Annotated[int, Strict(), Interval(ge=0, le=10**7)] = 0
-    """Before it sizes the cache it runs a step that samples so many sequences, unless it is told
-    another number; 0: the cache gets what the requests of the plan leave."""
     fixed_profiled_seqs: bool = False
-    """A setting fixes ``profiled_seqs``: the step samples so many however few a plan needs."""
     expert_workspace: bool = False
-    """Inputs, products and outputs of the experts chosen for a step have buffers that last."""
     queued_all_reduces: bool = False
-    """The allocator cannot use the buffers of all-reduces again until the host has caught up with
-    the GPU: all those of a profiled step live at once."""
     shortens_longest: bool = False
-    """It starts where its longest request finds no room in the cache, and takes those that do."""
     adapter_slots: Count = 1
-    """Adapters of one step that it keeps room for where it is told nothing else."""
     adapted_experts: bool = False
-    """Routed experts have room for adapters too, where all linear matrices have."""
 
 
 @checked
 class AttentionSplit:
-    """When an engine's decode attention reads the parts of a context at the same time."""
+    """Decode attention that reads the parts of a context in parallel.
+
+    Parameters
+    ----------
+    context : contexts of more tokens are split
+    blocks : contexts are not split if sequences times query heads of a device exceed this number
+    unsplit_bandwidth_fraction : rate of the kernel without split over that of the kernel with split
+    unsplit_repeated_read_fraction : ``repeated_read_fraction`` of the kernel without split
+    """
 
     context: Count
-    """It does for contexts of more tokens than this."""
     blocks: Count
-    """It does not where the sequences times the query heads of a device are more than this."""
     unsplit_bandwidth_fraction: Fraction
-    """Rate of its other kernel over that of the one that splits."""
     unsplit_repeated_read_fraction: Ratio
-    """``repeated_read_fraction`` of its other kernel."""
 
 
 @checked
 class WithoutGraphs:
-    """What the host takes to launch a layer of any step where CUDA graphs are turned off."""
+    """Host time to launch a layer of any step if CUDA graphs are disabled.
+
+    Parameters
+    ----------
+    layer_launch_time : time of a layer of attention and feed-forward [s]
+    expert_launch_time : additional time of routing to experts [s]
+    """
 
     layer_launch_time: Seconds
-    """For a layer of attention and feed-forward."""
     expert_launch_time: Seconds
-    """What routing to experts adds."""
 
 
 @checked
 class EngineProfile:
-    """Few, named, physical parameters of a serving engine; never a factor per model."""
+    """Physical parameters of a serving engine, the same for all models.
+
+    Parameters
+    ----------
+    name : name in reports
+    execution : kernels and host launches
+    scheduler : batching
+    memory : memory other than weights
+    quantizations : types of weights and activations with kernels, without those of GGUF files
+    gguf : the engine has kernels for the types of GGUF files
+    caches : types of the KV cache that options can set
+    unpacked_dense_by_architecture : types that dense products unpack to 16 bits, by GPU generation
+        without their arithmetic
+    unpacked_experts_by_architecture : types that products of experts unpack to 16 bits, by GPU
+        generation
+    unpacked_cache_architectures : GPU generations without 8-bit floats that store the KV cache in 8
+        bits and compute attention in 16
+    tensor_parallel : supports tensor parallelism
+    pipeline_parallel : supports pipeline parallelism
+    expert_parallel : supports expert parallelism
+    attention_data_parallel : supports data-parallel attention with shared experts
+    undivided : of ``expert_parallel`` and ``attention_data_parallel`` those whose only degrees are
+        1 and all GPUs of a stage
+    one_split : tensor and pipeline parallelism exclude each other
+    pads_heads : heads are padded with zeros if tensor parallelism does not divide them
+    tensor_parallel_across_nodes : tensor parallelism may span nodes
+    redundant_experts : supports copies of experts, so that all ranks have equal numbers
+    pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
+    fp8_block : width on a GPU that block-scaled 8-bit weights must be a multiple of; 0: any
+    quantized_ends : embedding and logits have the type of the layers, as in GGUF files
+    sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
+    embeddings : supports embedding and scoring of prompts
+    current : searched if no engine is specified
+    vendors : vendors of supported GPUs; empty: all
+    without_architectures : unsupported GPU generations of these vendors
+    kernel_latency_by_architecture : factor on ``kernel_latency_fraction``, by GPU generation
+    dense_latency_by_architecture : further factor for dense products, by GPU generation
+    expert_latency_by_architecture : further factor for products of experts, by GPU generation
+    expert_padding_by_architecture : share of the measured padding of narrow experts that kernels
+        have, by GPU generation
+    linear_compute_by_architecture : factor on ``compute_fraction`` of dense products, by GPU
+        generation
+    expert_compute_by_architecture : factor on ``compute_fraction`` of products of experts, by GPU
+        generation
+    fp8_cache_compute_by_architecture : compute of decode attention over an 8-bit cache relative to
+        16 bits, by GPU generation with 8-bit kernels
+    attention_split : split of long contexts in decode attention; None: as measured at any size
+    without_graphs : host times without CUDA graphs; None: those of steps with prompts
+    aliases : other names
+    since : first release that the profile holds for, after its target: "vllm 0.8"; empty: not bound
+        to a release
+    notes : remarks
+    """
 
     name: str
-    """What reports call it."""
     execution: EngineExecution
-    """Launches and kernels."""
     scheduler: Scheduler
-    """Batching."""
     memory: EngineMemory
-    """Memory beside weights."""
     quantizations: tuple[str, ...] = _ALL
-    """The types of weights and activations that it has kernels for, those of GGUF files aside."""
     gguf: bool = False
-    """It has kernels for the types of GGUF files."""
     caches: tuple[str, ...] = tuple(CacheType.usual())
-    """The types of the key-value cache that its options can name."""
     unpacked_dense_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those that its dense products read into 16 bits on GPUs of a generation without their
-    arithmetic."""
     unpacked_experts_by_architecture: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Those that the products of its experts read so."""
     unpacked_cache_architectures: tuple[str, ...] = ()
-    """Generations of GPUs without 8-bit floats on which it keeps the cache in them, and attention
-    computes in 16 bits."""
     tensor_parallel: bool = True
-    """It can share matrix products between GPUs."""
     pipeline_parallel: bool = True
-    """It can give stages of layers to GPUs."""
     expert_parallel: bool = True
-    """It can give experts to GPUs."""
     attention_data_parallel: bool = True
-    """It can give requests to GPUs in attention that share experts."""
     undivided: tuple[str, ...] = ()
-    """Of ``expert_parallel`` and ``attention_data_parallel`` those that are 1, or all GPUs of a
-    stage."""
     one_split: bool = False
-    """GPUs split either the matrices or the layers, never both."""
     pads_heads: bool = False
-    """It adds heads of zeros where tensor parallelism does not divide those of a model."""
     tensor_parallel_across_nodes: bool = False
-    """Its tensor parallelism may leave the fast fabric of a node."""
     redundant_experts: bool = False
-    """It can hold copies of experts, so that ranks have equal numbers of any number of them."""
     pipelines_of_pools: bool = True
-    """Workers of a pool that hands its caches on, or takes them, can have pipeline stages."""
     fp8_block: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
-    """It refuses block-scaled 8-bit weights whose widths on a GPU are not a multiple of this; 0: it
-    takes any."""
     quantized_ends: bool = False
-    """Embedding and logits have the type of the layers, as in GGUF files."""
     sliding_windows: bool = True
-    """Attention and cache stop at the window of a model; without it they hold all tokens."""
     embeddings: bool = False
-    """It embeds and scores prompts."""
     current: bool = False
-    """It is one of today: tried where nobody names an engine."""
     vendors: tuple[str, ...] = ()
-    """Of the GPUs it has kernels for; all if none is named."""
     without_architectures: tuple[str, ...] = ()
-    """Generations of GPUs of these vendors that it has no kernels for."""
     kernel_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    """Times ``kernel_latency_fraction`` on GPUs of a generation, for which it has other kernels."""
     dense_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    """Times that, of dense products."""
     expert_latency_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    """Times that, of the products of experts."""
     expert_padding_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    """What the kernels of a generation show of the padding that narrow experts have in the measured
-    ones."""
     linear_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
-    """Times ``compute_fraction``, what its library's dense products reach on GPUs of a
-    generation."""
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
-    """The same of its products of experts."""
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
-    """What decode attention over an 8-bit cache computes over what it does in 16 bits, on GPUs of a
-    generation for which its kernels do so in 8."""
     attention_split: AttentionSplit | None = None
-    """Without it decode attention runs as measured at any size."""
     without_graphs: WithoutGraphs | None = None
-    """Without it a decode step that is not a graph is launched like one with prompts."""
     aliases: tuple[str, ...] = ()
-    """Other names of it."""
     since: str = ""
-    """The release from which it holds, after the target that reads files of its tool: "vllm 0.8".
-    Empty where no release of a target is told by it."""
     notes: str = ""
-    """What else is to know."""

@@ -37,7 +37,15 @@ Count = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 @checked
 class GemmEfficiency:
-    """``t = t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)``: e, b, t0, q in this order."""
+    """Time of a matrix product: ``t = t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)``.
+
+    Parameters
+    ----------
+    compute_fraction : e, share of the peak FLOP/s
+    bandwidth_fraction : b, share of the memory bandwidth
+    latency : t0 [s], start of the kernel
+    sharpness : q, exponent of the soft maximum
+    """
 
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
@@ -47,7 +55,19 @@ class GemmEfficiency:
 
 @checked
 class AttentionEfficiency:
-    """The GEMM form with ``F (1 + s0/s) (1 + X0/X)``, X the waves of 128-row tiles."""
+    """Time of a prefill attention kernel: the GEMM form with ``F (1 + s0/s) (1 + X0/X)``.
+
+    X is the number of waves of 128-row tiles.
+
+    Parameters
+    ----------
+    compute_fraction : e, share of the peak FLOP/s
+    bandwidth_fraction : b, share of the memory bandwidth
+    latency : t0 [s], start of the kernel
+    sharpness : q, exponent of the soft maximum
+    sequence_offset : s0 [tokens]
+    wave_fill : X0 [waves]
+    """
 
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
@@ -59,7 +79,14 @@ class AttentionEfficiency:
 
 @checked
 class DecodeAttentionEfficiency:
-    """``t = t0 + (2 b kv d kv_bytes (s + s0) + 4 b h d)/(W b)``."""
+    """Time of a decode attention kernel: ``t = t0 + (2 b kv d kv_bytes (s + s0) + 4 b h d)/(W b)``.
+
+    Parameters
+    ----------
+    bandwidth_fraction : share of the memory bandwidth
+    latency : t0 [s], start of the kernel
+    sequence_offset : s0 [tokens]
+    """
 
     bandwidth_fraction: Fraction
     latency: Seconds
@@ -68,9 +95,17 @@ class DecodeAttentionEfficiency:
 
 @checked
 class GroupedGemmEfficiency:
-    """Experts' matrices, form M7; ``row_offset`` is m0, ``width_offset`` i0.
+    """Time of the matrix products of experts, form M7.
 
-    ``permute_passes``: how often the kernels move a 16-bit copy of every token-expert pair.
+    Parameters
+    ----------
+    compute_fraction : share of the peak FLOP/s
+    bandwidth_fraction : share of the memory bandwidth
+    latency : start of the kernel [s]
+    sharpness : exponent of the soft maximum
+    row_offset : m0 [rows]
+    width_offset : i0 [columns]
+    permute_passes : number of times that kernels move a 16-bit copy of every token-expert pair
     """
 
     compute_fraction: Fraction
@@ -84,7 +119,19 @@ class GroupedGemmEfficiency:
 
 @checked
 class TiledGemmEfficiency:
-    """GEMM forms G7/G8b: ``F = 2 ((m+m0)(n+n0) + A0 SM 128^2)(k+k0)``; A0 is 0 in G7."""
+    """GEMM forms G7 and G8b: ``F = 2 ((m+m0)(n+n0) + A0 SM 128^2)(k+k0)``.
+
+    Parameters
+    ----------
+    compute_fraction : share of the peak FLOP/s
+    bandwidth_fraction : share of the memory bandwidth
+    latency : start of the kernel [s]
+    sharpness : exponent of the soft maximum
+    row_offset : m0 [rows]
+    column_offset : n0 [columns]
+    depth_offset : k0 [elements of the inner dimension]
+    area_floor : A0 [128x128 tiles per multiprocessor]; 0 in G7
+    """
 
     compute_fraction: Fraction
     bandwidth_fraction: Fraction
@@ -100,9 +147,19 @@ class TiledGemmEfficiency:
 class WaveGemmEfficiency:
     """GEMM form G8: ``F = 2 m n (k+k0)``, done in waves of output tiles over the GPU.
 
-    Tiles 128x256, 128x128, 64x128, 64x64, the fastest counts; each smaller step multiplies
-    the rate by ``tile_penalty`` g. ``x`` waves cost ``(1-z) x + z ceil(x)`` with z the
-    ``wave_rounding``; below one wave, K is split up to ``split_limit`` sk ways.
+    Tiles are 128x256, 128x128, 64x128 and 64x64; the fastest counts. ``x`` waves cost ``(1-z) x + z
+    ceil(x)``; below one wave, K is split.
+
+    Parameters
+    ----------
+    compute_fraction : share of the peak FLOP/s
+    bandwidth_fraction : share of the memory bandwidth
+    latency : start of the kernel [s]
+    sharpness : exponent of the soft maximum
+    depth_offset : k0 [elements of the inner dimension]
+    wave_rounding : z, share of the rounding to whole waves
+    split_limit : sk, most parts of K
+    tile_penalty : g, factor on the rate for each smaller tile
     """
 
     compute_fraction: Fraction
@@ -117,7 +174,13 @@ class WaveGemmEfficiency:
 
 @checked
 class MemoryBoundEfficiency:
-    """``t = t0 + bytes/(W b)`` of one elementwise or reduction kernel."""
+    """Time of one elementwise or reduction kernel: ``t = t0 + bytes/(W b)``.
+
+    Parameters
+    ----------
+    bandwidth_fraction : b, share of the memory bandwidth
+    latency : t0 [s], start of the kernel
+    """
 
     bandwidth_fraction: Fraction
     latency: Seconds
@@ -125,10 +188,15 @@ class MemoryBoundEfficiency:
 
 @checked
 class CollectiveEfficiency:
-    """``t = a0 + a1 (n-1) + (V + sqrt(V V0))/(B n/(n+x))``, B a fraction of the link.
+    """Time of a collective: ``t = a0 + a1 (n-1) + (V + sqrt(V V0))/(B n/(n+x))``.
 
-    ``base_latency`` a0, ``latency_per_rank`` a1, ``bandwidth_fraction`` B / link,
-    ``ramp_bytes`` V0, ``small_group_penalty`` x.
+    Parameters
+    ----------
+    base_latency : a0, start of the collective [s]
+    latency_per_rank : a1, additional latency of each rank [s]
+    bandwidth_fraction : B over the bandwidth of the link
+    ramp_bytes : V0, message size of half the bandwidth [bytes]
+    small_group_penalty : x, loss of bandwidth in small groups [ranks]
     """
 
     base_latency: Seconds
@@ -140,7 +208,13 @@ class CollectiveEfficiency:
 
 @checked
 class Fp8AttentionEfficiency:
-    """Rates of training's attention kernels in 8 bit over those in 16 bit."""
+    """Rates of training's attention kernels in 8 bit over those in 16 bit.
+
+    Parameters
+    ----------
+    forward : 8-bit rate of the forward kernel over its 16-bit rate
+    backward : 8-bit rate of the backward kernel over its 16-bit rate
+    """
 
     forward: Fraction
     backward: Fraction
@@ -148,7 +222,13 @@ class Fp8AttentionEfficiency:
 
 @checked
 class AttentionKernelEfficiency:
-    """Rates of a training kernel of attention over those of the GPU's own, in 16 bit."""
+    """Rates of a training kernel of attention over those of the GPU's own, in 16 bit.
+
+    Parameters
+    ----------
+    forward : rate of the forward kernel over that of the GPU's own kernel
+    backward : rate of the backward kernel over that of the GPU's own kernel
+    """
 
     forward: Fraction
     backward: Fraction
@@ -156,7 +236,13 @@ class AttentionKernelEfficiency:
 
 @checked
 class HostCopyEfficiency:
-    """One copy between a GPU and its host: ``t = t0 + B/(W b)``, W the bandwidth of the link."""
+    """One copy between a GPU and its host: ``t = t0 + B/(W b)``, W the bandwidth of the link.
+
+    Parameters
+    ----------
+    bandwidth_fraction : b, share of the bandwidth of the host link
+    latency : t0 [s], start of the copy
+    """
 
     bandwidth_fraction: Fraction = 1.0
     latency: Seconds = 0.0
@@ -164,19 +250,32 @@ class HostCopyEfficiency:
 
 @checked
 class Efficiency:
-    """What the kernels of a GPU reach, by operator kind and precision or head size.
+    """Efficiency of the kernels of a GPU, by kind of operator and by precision or head size.
 
-    ``sustained_compute_fraction``: the clock under hours of training over that of a burst;
-    ``sustained_fp8_fraction`` and ``sustained_attention_fraction``: those of products in 8 bit and
-    of attention, where they are others.
-    ``portable_attention_fraction``: rate of attention kernels not written for this
-    architecture over that of its own; ``attention_kernels``: rates of kernels by name that are
-    neither. ``attention_backward_fraction``: rate of the backward kernel over
-    that of the forward kernel. ``vector_product_fraction``: of the FP32 peak, what 16-bit
-    products reach that have no kernels on tensor cores. ``gemm_table``: name of the table of
-    measured 16-bit products, which ``gemm.bf16`` scales; ``gemm_table_bandwidth``: that of the
-    memory of the GPU it was measured on. ``fp8_attention``: absent where training has no attention
-    kernels in 8 bit.
+    Parameters
+    ----------
+    gemm : matrix products by precision (``bf16``, ``fp8``)
+    attention : prefill attention by head size
+    attention_decode : decode attention by head size
+    grouped_gemm : matrix products of experts by precision
+    quantized_gemm : products of quantized weights by kernel
+    memory_bound : elementwise and reduction kernels
+    collective : collectives by name
+    sustained_compute_fraction : clock under hours of training over that of a burst
+    portable_attention_fraction : rate of attention kernels written for other architectures over the
+        rate of the GPU's own kernels
+    attention_backward_fraction : rate of the backward attention kernel over that of the forward
+        kernel
+    host_copy : copies between GPU and host
+    sustained_fp8_fraction : ``sustained_compute_fraction`` of 8-bit products; None: the same
+    sustained_attention_fraction : ``sustained_compute_fraction`` of attention; None: the same
+    vector_product_fraction : share of the FP32 peak that 16-bit products without tensor cores reach
+    fp8_attention : 8-bit attention in training; None: no such kernels
+    attention_kernels : rates of other attention kernels by name
+    gemm_table : name of the table of measured 16-bit products, which ``gemm.bf16`` scales; empty:
+        none
+    gemm_table_bandwidth : memory bandwidth of the GPU that the table was measured on [bytes/s]
+    wave_gemm : matrix products of form G8 by precision
     """
 
     gemm: Mapping[str, GemmEfficiency]
@@ -202,7 +301,15 @@ class Efficiency:
 
 @checked
 class ScaleUpLink:
-    """The GPU's own fabric: bandwidth per GPU and direction, GPUs it can join."""
+    """Fabric of a GPU inside its scale-up domain, such as NVLink.
+
+    Parameters
+    ----------
+    kind : kind of the fabric
+    bandwidth : bandwidth per GPU and direction [bytes/s]
+    domain_size : GPUs that the fabric can join
+    description : name of the link in reports
+    """
 
     kind: LinkKind
     bandwidth: BytesPerSecond
@@ -212,7 +319,15 @@ class ScaleUpLink:
 
 @checked
 class HostLink:
-    """The path between a GPU and its host, and the host's share of memory."""
+    """Link between a GPU and its host, and the GPU's share of host memory.
+
+    Parameters
+    ----------
+    description : name of the link in reports
+    bandwidth : bandwidth per GPU and direction [bytes/s]
+    memory_per_gpu : host memory per GPU [bytes]
+    memory_bandwidth : bandwidth of host memory per GPU [bytes/s]
+    """
 
     description: str
     bandwidth: BytesPerSecond | None = None
@@ -224,14 +339,33 @@ class HostLink:
 class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
-    ``allocatable_share``: share of the memory that programs find: error correction, driver and
-    operating system keep the rest. ``unified_memory``: its memory is that of the host, so that what
-    moves to the host frees nothing. ``fp16_accumulate_flops``: dense peak of products of 16 bit
-    that sum in 16 bit, where it is higher. ``num_devices``: devices that programs see it as, each
-    with a process of its own. ``architecture``: the generation, as engine profiles name it.
-    ``announced``: its figures are those of its maker before anybody has measured one.
-    ``unmeasured``: no published run is of its generation, and those of its vendor's others do
-    not tell of it.
+    Parameters
+    ----------
+    name : name of the file
+    vendor : maker, such as ``nvidia``
+    memory_capacity : memory of the GPU [bytes]
+    memory_bandwidth : bandwidth of the GPU's memory [bytes/s]
+    peak_flops : dense peak by precision [FLOP/s]
+    scale_up : fabric to the GPUs of its domain
+    efficiency : efficiency of its kernels
+    year : year of release
+    scale_out_bandwidth : network bandwidth per GPU and direction [bytes/s]
+    host : link to the host
+    num_multiprocessors : streaming multiprocessors or compute units
+    fp16_accumulate_flops : dense peak of 16-bit products that accumulate in 16 bits [FLOP/s], where
+        it is higher
+    num_devices : devices that programs see, each with a process
+    architecture : generation, as engine profiles name it
+    announced : the maker has published the figures and no independent measurement exists
+    unmeasured : no published run is of this generation, and runs of the vendor's other generations
+        do not apply
+    allocatable_share : share of the memory that programs can allocate; the driver, error correction
+        and operating system take the rest
+    unified_memory : GPU and host share one memory, so that offloading to the host frees nothing
+    thermal_design_power : thermal design power of the board [W]
+    aliases : other names
+    doubtful : why the figures are in doubt; empty: they are not
+    notes : remarks
     """
 
     name: str
@@ -259,7 +393,7 @@ class GpuSpec:
 
     @property
     def host_link(self) -> HostLink:
-        """Its link to the host; in one memory a copy is read and written there."""
+        """The link to the host; with unified memory, copies inside that memory."""
         if self.unified_memory:
             bandwidth = self.memory_bandwidth
             return HostLink(
@@ -269,18 +403,25 @@ class GpuSpec:
 
     @property
     def allocatable_memory(self) -> float:
-        """Bytes that programs find on the GPU."""
+        """Memory that programs can allocate [bytes]."""
         return self.memory_capacity * self.allocatable_share
 
     @property
     def scales_groups(self) -> bool:
-        """Whether its products scale groups of 32 numbers themselves, as those in 4 bit do."""
+        """Whether tensor cores scale groups of 32 numbers (MXFP8), as those for FP4 do."""
         return Precision.FP4 in self.peak_flops
 
 
 @checked
 class ScaleUp:
-    """The fabric inside a domain: one direction, per GPU."""
+    """Fabric inside a scale-up domain of a cluster.
+
+    Parameters
+    ----------
+    kind : kind of the fabric
+    bandwidth : bandwidth per GPU and direction [bytes/s]
+    domain_size : GPUs of a domain
+    """
 
     kind: LinkKind
     bandwidth: BytesPerSecond
@@ -289,14 +430,21 @@ class ScaleUp:
 
 @checked
 class ScaleOut:
-    """The network between domains: one direction, per GPU.
+    """Network between scale-up domains.
 
-    A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``, a ring of
-    gathers or scatters half the ``base_latency`` for each domain it goes on to;
-    ``efficiency`` is the share of the NIC's rate that it reaches. ``gpus_per_nic``: neighbours
-    that share a NIC; ``bandwidth`` is the share of one. A step lasts longer by
-    ``slowdown_per_doubling`` for each doubling of its GPUs beyond ``pod_size``
-    (`planner.formulas.collectives.large_scale_wait`).
+    A collective over k domains pays ``base_latency + latency_per_doubling log2(k/2)``; a ring of
+    gathers or scatters pays half the ``base_latency`` for each further domain.
+
+    Parameters
+    ----------
+    bandwidth : bandwidth per GPU and direction [bytes/s], its share of a network card
+    base_latency : latency of a collective over two domains [s]
+    latency_per_doubling : additional latency for each doubling of the domains [s]
+    efficiency : share of the rate of the network card that is reached
+    oversubscription : bandwidth below the switches over that above them
+    gpus_per_nic : GPUs that share a network card
+    pod_size : GPUs beyond which steps slow down (`planner.formulas.collectives.large_scale_wait`)
+    slowdown_per_doubling : relative slowdown for each doubling of the GPUs beyond ``pod_size``
     """
 
     bandwidth: BytesPerSecond
@@ -311,11 +459,22 @@ class ScaleOut:
 
 @checked
 class ClusterSpec:
-    """How many GPUs of which kind stand in a node, and what joins them.
+    """Nodes of GPUs, the fabric inside them and the network between them.
 
-    ``host_memory``: that of a node, ``host_memory_per_gpu``: a GPU's share of it where the node's
-    is not known; ``host_memory_bandwidth``: a GPU's share of that of its node;
-    ``drive_bandwidth``: its share of what the drives of its node read and write.
+    Parameters
+    ----------
+    name : name of the file
+    gpu : name of the GPU
+    gpus_per_node : GPUs of a node
+    scale_up : fabric inside a domain
+    scale_out : network between domains
+    max_gpus : GPUs of the cluster; None: no limit
+    host_memory : memory of the host of a node [bytes]
+    host_memory_per_gpu : host memory per GPU [bytes], where that of a node is unknown
+    host_memory_bandwidth : bandwidth of host memory per GPU [bytes/s]
+    drive_bandwidth : bandwidth of the drives of a node per GPU [bytes/s]
+    aliases : other names
+    notes : remarks
     """
 
     name: str
@@ -347,10 +506,13 @@ def with_defaults(
 ) -> tuple[dict[str, object], list[Path]]:
     """A GPU's table completed from its defaults, and the files they came from.
 
-    Raises
-    ------
-    SpecError
-        A default is unknown, cannot be read, or leads back to itself.
+    Raises SpecError if a default is unknown, cannot be read, or leads back to itself.
+
+    Parameters
+    ----------
+    table : table of the GPU file
+    where : file or table that error messages name
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     completed, files = _completed(table, where, folder, ())
     link, of_link = _default_tables(_HOST_LINK, where, folder, ())
@@ -360,7 +522,13 @@ def with_defaults(
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether every figure of a part such as ``gemm.bf16`` was measured on this very GPU."""
+    """Whether every figure of a part such as ``gemm.bf16`` was measured on this very GPU.
+
+    Parameters
+    ----------
+    provenance : source of each number by its dotted key
+    part : dotted key below ``efficiency``, such as ``gemm.bf16``
+    """
     prefix = f"efficiency.{part}"
     sources = [
         source
@@ -372,13 +540,24 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether nothing published stands for a figure such as ``gemm.bf16.compute_fraction``."""
+    """Whether nothing published stands for a figure such as ``gemm.bf16.compute_fraction``.
+
+    Parameters
+    ----------
+    provenance : source of each number by its dotted key
+    part : dotted key below ``efficiency``, such as ``gemm.bf16.compute_fraction``
+    """
     source = provenance.get(f"efficiency.{part}", "assumed")
     return source.startswith((DEFAULT, "assumed")) and source.endswith("assumed")
 
 
 def gemm_key(precision: Precision) -> str:
-    """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16."""
+    """The row of ``Efficiency.gemm`` for a precision: that of fp8 for fp4, else that of bf16.
+
+    Parameters
+    ----------
+    precision : precision of the product
+    """
     return "fp8" if precision in (Precision.FP8, Precision.FP4) else "bf16"
 
 
@@ -389,6 +568,12 @@ def collectives(
 
     They differ when a cluster joins the GPUs otherwise than the GPU's own link does, such
     as PCIe cards with NVLink bridges.
+
+    Parameters
+    ----------
+    gpu : GPU
+    kind : kind of the fabric
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if kind is gpu.scale_up.kind:
         return gpu.efficiency.collective
@@ -462,6 +647,11 @@ def merged(below: object, above: object) -> object:
     """Nested tables, the second over the first.
 
     A quantity is replaced as a whole: its number must not keep another's source.
+
+    Parameters
+    ----------
+    below : table whose values are replaced
+    above : table whose values win
     """
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above

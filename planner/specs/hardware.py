@@ -29,10 +29,14 @@ _ASSUMED_NODE_NETWORK = 400 * UNITS["byte/s"]["Gbit/s"]
 
 @record(kw_only=True)
 class Loaded(Generic[Spec]):
-    """A spec with the file it came from.
+    """A spec with the file that it came from.
 
-    ``provenance`` maps the dotted key of every number to the text of its source, ``digest``
-    changes when a file behind the spec changes.
+    Parameters
+    ----------
+    spec : spec
+    path : file of the spec
+    provenance : text of the source of each number, by dotted key
+    digest : hexadecimal digest of the files of the spec
     """
 
     spec: Spec
@@ -44,10 +48,12 @@ class Loaded(Generic[Spec]):
 def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
     """A GPU by name, alias or path, completed with the defaults of its class.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return load_gpu_with_provenance(name, folder).spec
 
@@ -56,10 +62,12 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
 def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[GpuSpec]:
     """As `load_gpu`, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.GPUS, name, folder)
     table, defaults = with_defaults(read_toml(path), str(path), folder)
@@ -70,10 +78,12 @@ def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[Gp
 def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
     """A cluster by name, alias or path.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return load_cluster_with_provenance(name, folder).spec
 
@@ -82,10 +92,12 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
 def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loaded[ClusterSpec]:
     """As `load_cluster`, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if the spec is unknown or its file has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.CLUSTERS, name, folder)
     return loaded(ClusterSpec, read_toml(path), path)
@@ -96,6 +108,10 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
 
     Cards on PCIe, bridged pairs among them, stand eight to a node. A network the GPU's file
     does not give is assumed to be 400 Gbit/s per node.
+
+    Parameters
+    ----------
+    gpu : GPU
     """
     scale_up = _own_fabric(gpu)
     large = scale_up.domain_size > 2 * _CARDS_PER_NODE
@@ -131,10 +147,14 @@ def loaded(
 ) -> Loaded[Spec]:
     """A table as a spec with the source of each number; ``others``: files it was completed from.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault.
+    Raises SpecError with one line per error.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    table : table of the file, keys as in TOML
+    path : file of the table
+    others : files that completed the table
     """
     spec = check_spec(kind, table, where=str(path))
     given = table.get("sources")
@@ -159,11 +179,13 @@ _LARGE = 4096
 
 @record(kw_only=True, eq=False)
 class GemmTable:
-    """What products of each size take, as that of large products.
+    """Measured matrix products: each size with the large product that takes as long.
 
-    ``sizes``: logarithms of rows, columns and depth, ascending; ``work``: logarithm of the FLOPs
-    that take as long at the median rate of products all of whose sizes are at least 4,096. It
-    grows with each size.
+    Parameters
+    ----------
+    sizes : logarithms of rows, columns and depth, each ascending
+    work : logarithm of the FLOPs that take as long at the median rate of products whose sizes are
+        all at least 4,096; shape (rows, columns, depth)
     """
 
     sizes: tuple[FloatArray, FloatArray, FloatArray]
@@ -173,10 +195,13 @@ class GemmTable:
 def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     """The file of a table that the GPU file ``where`` names as ``gemm_table``.
 
-    Raises
-    ------
-    SpecError
-        There is none.
+    Raises SpecError if the file is missing.
+
+    Parameters
+    ----------
+    name : name of the table
+    where : name or file of the GPU, for error messages
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     places = kernel_folders(folder)
     for place in places:
@@ -193,10 +218,13 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
 def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTable:
     """The table that the GPU ``where`` names.
 
-    Raises
-    ------
-    SpecError
-        There is none, or it is not a full grid of positive numbers.
+    Raises SpecError if the table is missing or no full grid of positive numbers.
+
+    Parameters
+    ----------
+    name : name of the table
+    where : name or file of the GPU, for error messages
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return read_gemm_table(gemm_table_file(name, where, folder))
 
@@ -205,10 +233,11 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
 def read_gemm_table(path: Path) -> GemmTable:
     """The table of a file, read once.
 
-    Raises
-    ------
-    SpecError
-        It is not a full grid of positive numbers.
+    Raises SpecError if the table is no full grid of positive numbers.
+
+    Parameters
+    ----------
+    path : file to read
     """
     try:
         header, *lines = read_text(path, TABLE).splitlines() or [""]

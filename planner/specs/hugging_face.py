@@ -36,18 +36,25 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def is_repository(name: str) -> bool:
-    """Whether ``name`` has the form ORG/NAME."""
+    """Whether ``name`` has the form ORG/NAME.
+
+    Parameters
+    ----------
+    name : text to test
+    """
     return _REPOSITORY.fullmatch(name) is not None
 
 
 def read_config(path: Path, name: str | None = None) -> ModelSpec:
     """The model that a ``config.json`` describes.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, key and what is wrong. Model types that are not
-        supported are refused, naming what of them is not modelled, or those that are.
+    Raises SpecError with one line per error: file, key and problem. Model types that are not
+    supported are refused, naming what of them is not modelled, or those that are.
+
+    Parameters
+    ----------
+    path : ``config.json``
+    name : name of the model; None: that of the folder
     """
     values = json_of(read_text(path), str(path))
     if not isinstance(values, dict):
@@ -69,12 +76,13 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
 def find_config(name: str) -> Path:
     """The ``config.json`` of ORG/NAME: from the local cache, or else downloaded.
 
-    Raises
-    ------
-    SpecError
-        There is no such model, it needs permission, or the network is not reachable.
-    MissingDependencyError
-        It is not in the cache, and huggingface-hub is not installed.
+    Raises SpecError if there is no such model, it needs permission, or the network is not
+    reachable; MissingDependencyError if it is not in the cache, and huggingface-hub is not
+    installed.
+
+    Parameters
+    ----------
+    name : ORG/NAME of a repository
     """
     if not is_repository(name):
         raise SpecError(f"{name!r} is not of the form ORG/NAME.")
@@ -82,7 +90,12 @@ def find_config(name: str) -> Path:
 
 
 def cached_config(name: str) -> Path | None:
-    """The ``config.json`` of ORG/NAME in the local cache, if it is there."""
+    """The ``config.json`` of ORG/NAME in the local cache, if it is there.
+
+    Parameters
+    ----------
+    name : ORG/NAME of a repository
+    """
     for snapshot in _cached_snapshots(name):
         if os.path.isfile(snapshot / "config.json"):
             return snapshot / "config.json"
@@ -181,6 +194,10 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
 
     A method that leaves the attention of a mixture of experts in 16 bit is read as one that
     quantizes the experts alone. Empty for what is unknown, too.
+
+    Parameters
+    ----------
+    values : object of ``config.json``
     """
     inner = values.get("text_config")
     of_text = inner if isinstance(inner, dict) else {}

@@ -47,18 +47,26 @@ from planner.base.cells import number_in
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs import hugging_face_sparse_rules as sparse_rules
+from planner.specs.attention import AttentionSpec
 from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Rule, Table
 from planner.specs.load import read_toml
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 _Tower = dict[str, object]
 _SOURCE = "vision_config of config.json"
 
 
 def vision_tower(row: Row | None, whole: ConfigReader, hidden_size: int) -> _Tower | None:
-    """The tower of a model whose language model has this width; None where it is not described."""
+    """The tower of a model whose language model has this width; None where it is not described.
+
+    Parameters
+    ----------
+    row : row of the tower in the table of families; None: not described
+    whole : ``config.json`` of the whole model
+    hidden_size : width of the language model
+    """
     given = whole.values.get("vision_config")
     if row is None or not isinstance(given, Mapping):
         return None
@@ -276,7 +284,12 @@ _LARGEST_SIZE = 1e6
 
 
 def named(name: str) -> Any:
-    """The function of a module of rules that rows call so."""
+    """The function of a module of rules that rows call so.
+
+    Parameters
+    ----------
+    name : name of a function of the rule modules
+    """
     return next(getattr(module, name) for module in _RULES if hasattr(module, name))
 
 

@@ -39,7 +39,13 @@ class ConfigReader:
         self.prefix = prefix
 
     def fault(self, key: str, text: str) -> None:
-        """Note that ``key`` is wrong."""
+        """Note that ``key`` is wrong.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        text : predicate of the error message
+        """
         fault = f"{self.prefix}{key} {text}."
         if fault not in self.faults:
             self.faults.append(fault)
@@ -48,6 +54,12 @@ class ConfigReader:
         """A whole number; null counts as missing.
 
         A missing one is a fault unless there is a default.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        default : value if the key is missing; None: a missing key is an error
+        least : smallest valid value
         """
         found = self.optional_size(key, least)
         if found is not None:
@@ -59,7 +71,13 @@ class ConfigReader:
         return max(least, 1)
 
     def optional_size(self, key: str, least: int = 1) -> int | None:
-        """A whole number, or None where it is missing, null or faulty."""
+        """A whole number, or None where it is missing, null or faulty.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        least : smallest valid value
+        """
         present = {
             name: self.values[name]
             for name in _NAMES.get(key, (key,))
@@ -80,7 +98,13 @@ class ConfigReader:
         return layers
 
     def flag(self, key: str, default: bool) -> bool:
-        """True or false; null counts as missing."""
+        """True or false; null counts as missing.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        default : value if the key is missing
+        """
         value = self.values.get(key)
         if value is None:
             return default
@@ -90,19 +114,39 @@ class ConfigReader:
         return value
 
     def refuse(self, key: str, only: bool) -> None:
-        """Note a fault if a flag has another value than the one that is supported."""
+        """Note a fault if a flag has another value than the one that is supported.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        only : supported value
+        """
         if self.flag(key, only) != only:
             self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
 
     def demand(self, key: str, only: object, why: str, silent: object = None) -> None:
-        """Note a fault if ``key`` has another value than ``only``; silence means ``silent``."""
+        """Note a fault if ``key`` has another value than ``only``; silence means ``silent``.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        only : supported value
+        why : predicate of the error message
+        silent : value if the key is missing
+        """
         value = self.values.get(key)
         meant = silent if value is None else value
         if meant is not None and meant != only:
             self.fault(key, f"other than {only} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
-        """A list, of ``length`` where that is given, or None where it is missing."""
+        """A list, of ``length`` where that is given, or None where it is missing.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        length : number of items; None: any
+        """
         value = self.values.get(key)
         if value is None:
             return None
@@ -115,7 +159,12 @@ class ConfigReader:
         return value
 
     def table(self, key: str) -> ConfigReader:
-        """The object inside this one; an empty one where it is missing."""
+        """The object inside this one; an empty one where it is missing.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        """
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
             self.fault(key, f"must be an object, not {_short(value)}")
@@ -123,20 +172,40 @@ class ConfigReader:
         return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
 
     def or_else(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` where it is silent."""
+        """This object, with ``defaults`` where it is silent.
+
+        Parameters
+        ----------
+        defaults : value of each key that is missing or null
+        """
         own = {key: value for key, value in self.values.items() if value is not None}
         return ConfigReader({**defaults, **own}, self.faults, self.prefix)
 
     def names(self, key: str) -> bool:
-        """Whether the object names ``key``, if only to say null."""
+        """Whether the object names ``key``, if only to say null.
+
+        Parameters
+        ----------
+        key : key of ``config.json``
+        """
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
     def completed(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` for what it does not name: null stays null."""
+        """This object, with ``defaults`` for what it does not name: null stays null.
+
+        Parameters
+        ----------
+        defaults : value of each key that is missing
+        """
         return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
 
     def replaced(self, values: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``values`` in place of its own."""
+        """This object, with ``values`` in place of its own.
+
+        Parameters
+        ----------
+        values : new value of each key
+        """
         return ConfigReader({**self.values, **values}, self.faults, self.prefix)
 
     def text(self) -> ConfigReader:

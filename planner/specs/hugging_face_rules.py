@@ -2,6 +2,16 @@
 
 A `Rule` says of which layers something holds, a value is read of the config by ``@NAME``, ``base``
 makes the attention table, and ``modern`` gives the config of a checkpoint the keys of the row.
+
+Parameters
+----------
+config : ``config.json`` of the model
+layer : index of a layer, from 0
+key : key of ``config.json``
+fields : fields of the attention that the family fixes
+number : layers of a period, if the config does not set it
+period, usual : key of the number of layers of a period, and its default
+offset, first : key of the position of a layer in its period, and its default
 """
 
 from __future__ import annotations
@@ -29,7 +39,14 @@ _PREDICTION_MODULES = (
 
 
 class Kind(NamedTuple):
-    """What tells one layer from another; a mixer or a feed-forward that it lacks is empty."""
+    """Label of a layer: layers with equal labels form a group.
+
+    Parameters
+    ----------
+    mixer : kind of attention or state; empty: none
+    feed_forward : kind of feed-forward; empty: none
+    own : further distinction, such as sizes of this layer
+    """
 
     mixer: str
     feed_forward: str
@@ -40,7 +57,13 @@ class Kind(NamedTuple):
 
 
 def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
-    """Layers of equal label as one group: spread where they stand in several runs."""
+    """Layers of equal label as one group: spread where they stand in several runs.
+
+    Parameters
+    ----------
+    labels : label of each layer
+    build : function from a label to the table of the group
+    """
     runs = [label for label, _ in groupby(labels)]
     return [
         build(label)
@@ -53,7 +76,13 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 def told_apart(
     config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
-    """For every layer, what ``known`` says of its word in the list ``key``."""
+    """The label of every layer, by the words of the list ``key``.
+
+    Parameters
+    ----------
+    known : label by word
+    default : function from the index of a layer to its label, if the config lacks the list
+    """
     layers = config.layers()
     kinds = config.sequence(key, layers)
     if kinds is None:
@@ -66,7 +95,12 @@ def told_apart(
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
-    """For every layer, whether it attends within a window."""
+    """For every layer, whether it attends within a window.
+
+    Parameters
+    ----------
+    default : function from the index of a layer to its answer, if the config has no ``layer_types``
+    """
     known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
     return told_apart(config, "layer_types", known, default)
 
@@ -115,7 +149,13 @@ def last_of_each(key: str) -> Rule:
 
 
 def after(key: str, default: int, step_key: str = "") -> Rule:
-    """Hold of all layers but the first ones, whose number is ``key``, or one in each step."""
+    """Hold of all layers but the first ones, whose number is ``key``, or one in each step.
+
+    Parameters
+    ----------
+    default : number of first layers, if the config lacks the key
+    step_key : key of the step; empty: 1
+    """
 
     def rule(config: ConfigReader, layer: int) -> bool:
         step = config.size(step_key, 1) if step_key else 1
@@ -125,7 +165,7 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
 
 
 def at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of one layer in each period, so many from its first."""
+    """Hold of one layer in each period."""
 
     def rule(config: ConfigReader, layer: int) -> bool:
         return layer % config.size(period, usual) == config.size(offset, first, least=0)
@@ -134,7 +174,7 @@ def at(period: str, usual: int, offset: str, first: int) -> Rule:
 
 
 def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of the other layers."""
+    """Hold of all layers but one in each period."""
     holds = at(period, usual, offset, first)
     return lambda config, layer: not holds(config, layer)
 
@@ -151,7 +191,12 @@ def where(key: str) -> Rule:
 
 
 def where_any(key: str, default: int) -> Rule:
-    """Hold of all layers where a number is not zero."""
+    """Hold of all layers where a number is not zero.
+
+    Parameters
+    ----------
+    default : number, if the config lacks the key
+    """
     return lambda config, _: config.size(key, default, least=0) > 0
 
 
@@ -528,7 +573,12 @@ def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
 
 
 def listed(config: ConfigReader, key: str, words: tuple[str, str]) -> list[str] | None:
-    """The words of a list of 0 and 1, one per layer."""
+    """The word of each layer, by a list of 0 and 1; None if the config lacks the list.
+
+    Parameters
+    ----------
+    words : words for 0 and for 1
+    """
     entries = config.sequence(key, config.layers())
     if entries is None:
         return None

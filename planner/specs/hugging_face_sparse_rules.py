@@ -1,6 +1,12 @@
 """Configs whose layers choose what they attend to, or keep few entries or a state of it.
 
 What `planner.specs.hugging_face_rules` is for others: functions that rows name.
+
+Parameters
+----------
+config : ``config.json`` of the model
+layer : index of a layer, from 0
+fields : fields of the attention that the family fixes
 """
 
 from __future__ import annotations

@@ -53,7 +53,14 @@ LIMITS: Mapping[Resizing, str] = {
 
 @record(kw_only=True)
 class Seen:
-    """What a tower sees of an image: ``tiles`` of so many tokens, and ``breaks`` of rows."""
+    """Tokens that a vision tower makes of one image.
+
+    Parameters
+    ----------
+    tiles : tiles of the image
+    tokens_per_tile : tokens of a tile
+    breaks : tokens that end rows
+    """
 
     tiles: int
     tokens_per_tile: int
@@ -66,7 +73,14 @@ class Seen:
 
 
 def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
-    """What is seen of an image of so many pixels; None where its processor is not known."""
+    """What is seen of an image of so many pixels; None where its processor is not known.
+
+    Parameters
+    ----------
+    tower : vision tower
+    width : width of the image [pixels]
+    height : height of the image [pixels]
+    """
     side, own = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
     kind = tower.resizing
     if kind is None:
@@ -87,17 +101,34 @@ def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
 
 
 def audio_tokens(tower: AudioTower, seconds: float) -> int:
-    """Tokens of so many seconds of sound."""
+    """Tokens of so many seconds of sound.
+
+    Parameters
+    ----------
+    tower : audio tower
+    seconds : duration of the sound [s]
+    """
     return max(round(seconds * tower.frames_per_second) // tower.frames_per_token, 1)
 
 
 def tiles_of(tower: VisionTower, tokens: float) -> float:
-    """Images that a tower sees apart of one with so many tokens: one, or its tiles."""
+    """Images that a tower sees apart of one with so many tokens: one, or its tiles.
+
+    Parameters
+    ----------
+    tower : vision tower
+    tokens : tokens of an image
+    """
     return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
 
 
 def tower_faults(tower: VisionTower) -> Iterator[str]:
-    """Faults of one vision tower."""
+    """Faults of one vision tower.
+
+    Parameters
+    ----------
+    tower : vision tower
+    """
     if not tower.layer_groups:
         yield "layer_groups is empty"
     for index, group in enumerate(tower.layer_groups):

@@ -22,7 +22,12 @@ from planner.specs.checked import UNKNOWN, Before, Faults, Interval, checked_of,
 
 @dataclass(slots=True)
 class FileContext:
-    """What the validators of one file share: its ``[sources]`` table."""
+    """Context that the validators of one file share.
+
+    Parameters
+    ----------
+    sources : text of each source by its key in the table ``[sources]``
+    """
 
     sources: dict[str, str] = field(default_factory=dict)
 
@@ -76,10 +81,13 @@ Spec = TypeVar("Spec")
 def read_bytes(path: Path, limit: int = SMALL) -> bytes:
     """The content of a file of at most ``limit`` bytes.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, is larger, or is no regular file: a device or a pipe may never end.
+    Raises SpecError if the file cannot be read, is larger, or is no regular file: a device or a
+    pipe may never end.
+
+    Parameters
+    ----------
+    path : file to read
+    limit : greatest size of the file [bytes]
     """
     stamp(path)
     return reading.read_bytes(path, limit)
@@ -88,10 +96,12 @@ def read_bytes(path: Path, limit: int = SMALL) -> bytes:
 def read_text(path: Path, limit: int = SMALL) -> str:
     """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, is larger, is no regular file, or is not UTF-8.
+    Raises SpecError if the file cannot be read, is larger, is no regular file, or is not UTF-8.
+
+    Parameters
+    ----------
+    path : file to read
+    limit : greatest size of the file [bytes]
     """
     text = reading.text_of(read_bytes(path, limit), path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -100,10 +110,11 @@ def read_text(path: Path, limit: int = SMALL) -> str:
 def read_toml(path: Path) -> dict[str, object]:
     """The tables of a TOML file; those inside it are shared and must not be changed.
 
-    Raises
-    ------
-    SpecError
-        The file cannot be read or is not TOML; the message names file and line.
+    Raises SpecError if the file cannot be read or is not TOML; the message names file and line.
+
+    Parameters
+    ----------
+    path : file to read
     """
     return dict(_parsed(path))
 
@@ -117,10 +128,12 @@ def _parsed(path: Path) -> dict[str, object]:
 def read_spec(kind: type[Spec], path: Path) -> Spec:
     """A spec file as a validated, frozen object.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, key, what is wrong, and a close match.
+    Raises SpecError with one line per error: file, key, problem and a close match.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    path : file to read
     """
     return check_spec(kind, read_toml(path), where=str(path))
 
@@ -128,10 +141,13 @@ def read_spec(kind: type[Spec], path: Path) -> Spec:
 def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
     """``table`` as a ``kind``; ``where`` names it in error messages.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault.
+    Raises SpecError with one line per error.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    table : table of a spec file
+    where : file or table that error messages name
     """
     fields = dict(table)
     sources = fields.pop("sources", {})
@@ -149,17 +165,32 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
 
 
 def provenance(table: Mapping[str, object]) -> dict[str, str]:
-    """Dotted key of every quantity in a spec table -> the source it names."""
+    """Dotted key of every quantity in a spec table -> the source it names.
+
+    Parameters
+    ----------
+    table : table of a spec file
+    """
     return {key: str(quantity["source"]) for key, quantity in _quantities(table, "")}
 
 
 def digest(*paths: Path) -> str:
-    """Twelve hexadecimal digits that change when one of the files changes."""
+    """Twelve hexadecimal digits that change when one of the files changes.
+
+    Parameters
+    ----------
+    paths : files
+    """
     return _short(b"".join(read_bytes(path, TABLE) for path in paths))
 
 
 def text_digest(text: str) -> str:
-    """As `digest`, of a text."""
+    """As `digest`, of a text.
+
+    Parameters
+    ----------
+    text : text
+    """
     return _short(text.encode())
 
 
@@ -188,7 +219,12 @@ def _source_faults(sources: object) -> Iterator[str]:
 
 
 def field_names(kind: object) -> set[str]:
-    """Names of the fields of a spec and of the specs inside it."""
+    """Names of the fields of a spec and of the specs inside it.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    """
     names: set[str] = set()
     for name, hint in field_types(kind).items():
         names.add(name)
@@ -208,12 +244,24 @@ _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 def text(cell: str, _: str) -> str:
-    """A cell as it is."""
+    """A cell as it is.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    """
     return cell
 
 
 class Column(NamedTuple):
-    """A column: what makes a value of a cell and of its name, and whether it must be there."""
+    """A column of a CSV file.
+
+    Parameters
+    ----------
+    name : name in the first line of the file
+    read : function from cell and column name to the value
+    needed : whether the file must have the column
+    """
 
     name: str
     read: Callable[[str, str], object] = text
@@ -227,11 +275,16 @@ def records(
 
     What the columns ``once`` say together stands in one row.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, is no CSV, has a column that is unknown or lacks one that is needed, a
-        row has more cells than there are columns, or something is wrong with one; one line each.
+    Raises SpecError if the file cannot be read, is no CSV, has a column that is unknown or lacks
+    one that is needed, a row has more cells than there are columns, or something is wrong with one;
+    one line each.
+
+    Parameters
+    ----------
+    path : file to read
+    columns : columns that the file may have
+    make : function from the values of a row by column to the record
+    once : columns whose combination of values may occur only once
     """
     found: list[Made] = []
     faults: list[str] = []
@@ -291,10 +344,12 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
 def number(text: str, column: str) -> float:
     """A finite number that is not negative.
 
-    Raises
-    ------
-    ValueError
-        It is none.
+    Raises ValueError if the text is no such number.
+
+    Parameters
+    ----------
+    text : text of the cell
+    column : name of the column, for error messages
     """
     try:
         found = float(text)
@@ -308,10 +363,12 @@ def number(text: str, column: str) -> float:
 def filled(cell: str, column: str) -> str:
     """Any text but an empty one.
 
-    Raises
-    ------
-    ValueError
-        It is empty.
+    Raises ValueError if the cell is empty.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    column : name of the column, for error messages
     """
     if not cell:
         raise ValueError(f"{column} is empty")
@@ -319,12 +376,22 @@ def filled(cell: str, column: str) -> str:
 
 
 def optional(read: Callable[[str, str], Made]) -> Callable[[str, str], Made | None]:
-    """What makes a value of a cell, and None of an empty one."""
+    """What makes a value of a cell, and None of an empty one.
+
+    Parameters
+    ----------
+    read : function from a cell that is not empty and the column name to the value
+    """
     return lambda cell, column: read(cell, column) if cell else None
 
 
 def one_of(words: Collection[str]) -> Callable[[str, str], str]:
-    """What takes one of some words."""
+    """What takes one of some words.
+
+    Parameters
+    ----------
+    words : valid texts
+    """
 
     def read(cell: str, column: str) -> str:
         if cell not in words:
@@ -336,7 +403,12 @@ def one_of(words: Collection[str]) -> Callable[[str, str], str]:
 
 
 def dated(cell: str, _: str) -> str:
-    """A date, or nothing; see `month`."""
+    """A date, or nothing; see `month`.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    """
     month(cell)
     return cell
 
@@ -344,10 +416,11 @@ def dated(cell: str, _: str) -> str:
 def month(date: str) -> int | None:
     """The number of a date's month, that of January where only the year is known; None undated.
 
-    Raises
-    ------
-    ValueError
-        It is no date.
+    Raises ValueError if the text is no date.
+
+    Parameters
+    ----------
+    date : ``YYYY``, ``YYYY-MM``, ``YYYY-MM-DD``, or empty
 
     >>> month("2026-01-31") - month("2025")
     12
@@ -365,6 +438,10 @@ def are_old(dates: Sequence[str]) -> list[bool]:
 
     Today's date does not matter, so that answers do not change with it. A list without dates
     has no old offers.
+
+    Parameters
+    ----------
+    dates : date of each offer, as `month` reads it
     """
     number_of = {date: month(date) for date in set(dates)}
     newest = max((number for number in number_of.values() if number is not None), default=None)

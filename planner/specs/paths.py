@@ -59,7 +59,13 @@ _OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
 
 
 def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
-    """The folders that hold specs of ``kind``, that of the user's ``folder`` in front."""
+    """The folders that hold specs of ``kind``, that of the user's ``folder`` in front.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     word = SpecKind(kind)
     candidates = [root / word for root in _user_roots(folder)]
     if word in _OF_SPACES:
@@ -70,7 +76,13 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
 
 @kept
 def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
-    """The entries of a folder whose names end with ``suffix``, sorted."""
+    """The entries of a folder whose names end with ``suffix``, sorted.
+
+    Parameters
+    ----------
+    folder : folder to list
+    suffix : end of the names
+    """
     stamp(folder)
     try:
         found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
@@ -80,17 +92,33 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
-    """Whether planner ships a spec of this name."""
+    """Whether planner ships a spec of this name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name of the spec
+    """
     return any(path.stem == name for path in listing(_shipped(kind), ".toml"))
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
-    """The price lists, the one whose prices count first in front."""
+    """The price lists, the one whose prices count first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return beside_specs("prices.csv", folder)
 
 
 def data_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of all files that a plan may read."""
+    """The folders of all files that a plan may read.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     roots = [*_user_roots(folder), Path("search_spaces")]
     roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
     roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
@@ -98,30 +126,56 @@ def data_folders(folder: Path | None = None) -> list[Path]:
 
 
 def data_files(folder: Path | None = None) -> list[Path]:
-    """Every file that a plan may read, sorted by its place in its folder."""
+    """Every file that a plan may read, sorted by its place in its folder.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     found = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
     return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
-    """The lists of prices per token, the one whose prices count first in front."""
+    """The lists of prices per token, the one whose prices count first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return beside_specs(API_PRICES, folder)
 
 
 def load_file(path: Path) -> Path:
-    """The file of a day's load: where it is named, else the one of this name that is shipped."""
+    """The file of a day's load: where it is named, else the one of this name that is shipped.
+
+    Parameters
+    ----------
+    path : path or name of the file
+    """
     shipped = _data_folder("search_spaces") / "loads" / path.name
     is_shipped = str(path) == path.name and not os.path.exists(path) and os.path.exists(shipped)
     return shipped if is_shipped else path
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of tables of measured kernels, the one to look in first in front."""
+    """The folders of tables of measured kernels, the one to look in first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return beside_specs("kernels", folder)
 
 
 def beside_specs(name: str, folder: Path | None = None) -> list[Path]:
-    """The files or folders of a name beside the folders of specs, the one that counts in front."""
+    """The files or folders of a name beside the folders of specs, the one that counts in front.
+
+    Parameters
+    ----------
+    name : name of a file or folder
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     roots = [*_user_roots(folder), _data_folder("hardware_specs")]
     return _existing([root / name for root in roots])
 
@@ -174,17 +228,26 @@ class UnknownSpecError(SpecError):
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
-    """All specs of a kind, sorted; those of ``folder`` hide others of their name."""
+    """All specs of a kind, sorted; those of ``folder`` hide others of their name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return sorted(_files(kind, folder))
 
 
 def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
     """The file of a spec, by name, alias or path.
 
-    Raises
-    ------
-    SpecError
-        There is none; the message names close ones.
+    Raises SpecError if no file has the name; the message lists close names.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml") or "/" in name or "\\" in name:
         own = Path(name)
@@ -204,12 +267,25 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:
-    """The file that has ``name`` among its aliases, if there is one."""
+    """The file that has ``name`` among its aliases, if there is one.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return _by_alias(name, _files(kind, folder), _aliases(kind, folder))
 
 
 def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """The specs that aliases mean: lower-case alias, with its owner and without -> name."""
+    """The specs that aliases mean: lower-case alias, with its owner and without -> name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
     return _aliases(kind, folder)
 
 

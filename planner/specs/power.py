@@ -36,7 +36,14 @@ COLUMNS = tuple(column.name for column in _TABLE)
 
 @record(kw_only=True)
 class Figure:
-    """A number in SI units, who says so, and of which year."""
+    """A published figure of a region.
+
+    Parameters
+    ----------
+    value : value in SI units
+    source : publication
+    year : year of the figure
+    """
 
     value: float
     source: str
@@ -45,7 +52,15 @@ class Figure:
 
 @record(kw_only=True)
 class Region:
-    """A region of a grid or of a cloud, by its code; ``figures`` by their quantity."""
+    """A region of a power grid or of a cloud.
+
+    Parameters
+    ----------
+    code : code, such as ``SE`` or ``GCP europe-west4``
+    name : name in words
+    alias : further name
+    figures : figures by quantity (``carbon_intensity``, ``pue``, ``electricity_price``)
+    """
 
     code: str
     name: str
@@ -63,12 +78,13 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 
     The building's figures are those of its cloud where none are known of the region itself.
 
-    Raises
-    ------
-    SearchSpaceError
-        There is none of that name; the message has names near it.
-    SpecError
-        A table of regions has faults.
+    Raises SearchSpaceError if no region has the name; the message lists close names; SpecError if a
+    table of regions has errors.
+
+    Parameters
+    ----------
+    given : code or name of the region
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     regions = _regions(folder)
     words = _words(folder)
@@ -122,10 +138,11 @@ def _words(folder: Path | None) -> Mapping[str, str]:
 def read_regions(path: Path) -> Mapping[str, Region]:
     """The regions of a file by code.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
+
+    Parameters
+    ----------
+    path : file to read
     """
     regions: dict[str, Region] = {}
     records(path, _TABLE, partial(_add, regions), once=("region", "quantity"))
@@ -152,7 +169,14 @@ POWER = "power.toml"
 
 @checked
 class Between:
-    """A number, and the ends between which published ones lie."""
+    """A number with the range of published values.
+
+    Parameters
+    ----------
+    value : typical value
+    low : least published value
+    high : greatest published value
+    """
 
     value: Ratio
     low: Ratio
@@ -160,19 +184,33 @@ class Between:
 
     @classmethod
     def exactly(cls, value: float) -> Between:
-        """A number that is known."""
+        """A number that is known.
+
+        Parameters
+        ----------
+        value : value
+        """
         return cls(value=value, low=value, high=value)
 
 
 @checked
 class PowerProfile:
-    """Shares of the thermal design power, and what comes on top of it.
+    """Power of GPUs as shares of their thermal design power, and power on top of it.
 
-    ``compute`` and ``wait`` are those of boards in training, ``train`` the mean over a run;
-    ``prefill``, ``decode`` and ``idle`` (a model is loaded) those in serving. ``host`` is the rest
-    of a node over the design power of its GPUs, ``rack_host`` that of a rack whose trays are one
-    domain. ``network`` is a share of the power of all that computes, ``pue`` the power of the
-    building over that.
+    Parameters
+    ----------
+    name : name of the profile
+    compute : board power during computation in training over the design power
+    wait : board power during waits in training over the design power
+    train : mean board power of a training run over the design power
+    prefill : board power during prefill over the design power
+    decode : board power during decode over the design power
+    idle : board power with a loaded model and no work over the design power
+    host : power of the rest of a node over the design power of its GPUs
+    rack_host : power of the rest of a rack-scale domain over the design power of its GPUs
+    network : power of the network over that of all nodes
+    pue : power of the building over that of the IT equipment
+    notes : remarks
     """
 
     name: str
@@ -189,7 +227,12 @@ class PowerProfile:
     notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
-        """The same with a known effectiveness of the building."""
+        """The profile with a known power usage effectiveness.
+
+        Parameters
+        ----------
+        value : power of the building over that of the IT equipment
+        """
         return replace(self, pue=Between.exactly(value))
 
 
@@ -197,10 +240,11 @@ class PowerProfile:
 def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
     """The shares of ``power.toml``, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        The file has faults, with one line for each.
+    Raises SpecError if the file has errors, one line for each.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return read_power(beside_specs(POWER, folder)[0])
 
@@ -208,10 +252,11 @@ def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
 def read_power(path: Path) -> Loaded[PowerProfile]:
     """The shares of a file, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        The file has faults, with one line for each.
+    Raises SpecError if the file has errors, one line for each.
+
+    Parameters
+    ----------
+    path : file to read
     """
     table = read_toml(path)
     found = loaded(PowerProfile, table, path)

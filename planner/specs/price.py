@@ -1,6 +1,11 @@
 """Prices of GPUs, rented or owned: which offers lists have, what one costs under a contract.
 
 A list is a CSV of offers, one a row; rates of currencies are another.
+
+Parameters
+----------
+folder : folder of own spec files, searched first; None: working directory and shipped files
+own : CSV file of the user's prices, searched first
 """
 
 from __future__ import annotations
@@ -76,10 +81,19 @@ _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp"
 
 @record(kw_only=True)
 class Figure:
-    """A quantity in SI units, the range that sources give it, who says so and when.
+    """A published quantity of owning a GPU.
 
-    A price is of a rack, node or kit of so many ``gpus``, and one that the ``trade`` asks, of a
-    ``list``, at the ``launch``, on the ``street``, ``used``, or an ``estimate``; empty: unsaid.
+    Parameters
+    ----------
+    value : value in SI units
+    low : least published value
+    high : greatest published value
+    source : publication
+    date : day of the publication
+    gpus : GPUs that a price is for, such as a rack or node
+    asked : kind of price: ``trade``, ``list``, ``launch``, ``street``, ``used`` or ``estimate``;
+        empty: not specified
+    is_old : more than a year older than the newest, or without a date
     """
 
     value: float
@@ -98,10 +112,11 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
 
     Of several files the first that has a quantity counts.
 
-    Raises
-    ------
-    SpecError
-        A file has faults; the message has one line for each.
+    Raises SpecError if a file has errors, one line for each.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
     """
     found: dict[str, Figure] = {}
     for path in beside_specs(OWNERSHIP, folder):
@@ -115,10 +130,11 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     """Whether a file has what a GPU costs to buy.
 
-    Raises
-    ------
-    SpecError
-        A file has faults.
+    Raises SpecError if a file has errors.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
     """
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
@@ -127,10 +143,11 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
 def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     """The figures of a file by quantity and the word it has for the GPU, empty for all of them.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
+
+    Parameters
+    ----------
+    path : file to read
     """
     found = records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
     prices = [(key, figure) for key, figure in found if key[0] in PRICES]
@@ -142,10 +159,11 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a file for GPUs of which there is no spec, with what they may mean.
 
-    Raises
-    ------
-    SpecError
-        The file has faults.
+    Raises SpecError if the file has errors.
+
+    Parameters
+    ----------
+    path : file to read
     """
     found = []
     for word in {gpu for _, gpu in read_ownership(path) if gpu}:
@@ -229,20 +247,31 @@ _USUAL = (
 
 @record(kw_only=True)
 class Price:
-    """What one GPU costs in USD/s under a contract, who says so, and of when that is.
+    """Price of one GPU under one contract [USD/s], with its source and its date.
 
-    ``value`` is that of one offer, or what is typical of ``offers`` of them, which ask from
-    ``low`` to ``high`` USD/s. ``provider`` is empty where several sell; ``date`` is that of the
-    newest offer, and ``is_old`` tells that there is none of the last twelve months of its list.
-    ``on_demand`` is what the same sellers ask on demand in USD/s, None where that is unknown:
-    contracts have different sellers, so that a longer one may cost more than is usual on demand; of
-    what is owned it is what is usual on demand.
-
-    ``term`` is for how long one signs [s], as `TERMS`; GPUs are had in multiples of ``step``.
-    ``spread`` are the factors on the value between which nine of ten sellers ask. ``chosen``: the
-    user named the price, its list or its seller. Of what is owned ``value`` takes for granted that
-    the share ``in_use`` of the hours has work, ``outlay`` [USD] is what buys one with its network,
-    and ``basis`` says what the price was asked for.
+    Parameters
+    ----------
+    value : price of the offer, or median of ``offers`` [USD/s]; of owned GPUs with work in the
+        share ``in_use`` of the hours
+    source : publication
+    date : day of the newest offer
+    low : lowest offer [USD/s]
+    high : highest offer [USD/s]
+    contract : contract
+    provider : seller; empty: several
+    region : region of the seller; empty: any
+    offers : number of offers
+    is_old : no offer is of the last twelve months of its list
+    on_demand : on-demand price of the same sellers [USD/s]; None: unknown; of owned GPUs the usual
+        on-demand price
+    term : duration of the contract [s]; 0: none
+    step : GPUs are rented in multiples of this number
+    sellers : number of sellers
+    spread : factors on ``value`` between which nine of ten sellers ask
+    chosen : the user specified the price, its list or its seller
+    in_use : of owned GPUs, share of the hours with work
+    outlay : of owned GPUs, purchase price of one with its network [USD]
+    basis : of owned GPUs, kind of the purchase price
     """
 
     value: float
@@ -274,12 +303,12 @@ class Price:
 
     @property
     def is_signed(self) -> bool:
-        """Whether hours are paid for that nobody uses: it is signed for a known term."""
+        """Whether unused hours are paid: the contract has a term."""
         return self.term > 0
 
     @property
     def break_even(self) -> float:
-        """The share of a term's hours with work from which on it is cheaper than on demand.
+        """Share of the term's hours with work above which the contract is cheaper than on demand.
 
         NaN where there is no term, or nobody is known to sell it on demand.
         """
@@ -289,7 +318,7 @@ class Price:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why nobody should sign at this price before asking: in words, empty where it is solid."""
+        """Reasons to doubt the price, in words; empty: none."""
         doubts = []
         is_alone = self.sellers == 1 and not self.chosen
         if is_alone and (self.provider or self.basis):
@@ -309,7 +338,14 @@ class Price:
 
 
 def one_price(value: float, source: str, contract: str) -> Price:
-    """A single price in USD/s that somebody states, today's."""
+    """A single price in USD/s that somebody states, today's.
+
+    Parameters
+    ----------
+    value : price [USD/s]
+    source : who states the price
+    contract : contract
+    """
     return Price(
         value=value, low=value, high=value, source=source, date="", contract=contract,
         term=TERMS.get(Contract(contract), math.nan), chosen=True,
@@ -321,6 +357,10 @@ def typical(offers: Sequence[Price]) -> Price:
 
     Recent offers count alone where there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
+
+    Parameters
+    ----------
+    offers : offers of one GPU under one contract
     """
     counted = recent(offers)
     sellers = by_seller(counted)
@@ -352,12 +392,22 @@ def _nine_of_ten(values: Sequence[float]) -> FloatArray:
 
 
 def recent(offers: Sequence[Price]) -> list[Price]:
-    """Those that are not old, or all where every one is."""
+    """Those that are not old, or all where every one is.
+
+    Parameters
+    ----------
+    offers : offers of one GPU under one contract
+    """
     return [offer for offer in offers if not offer.is_old] or list(offers)
 
 
 def by_seller(offers: Sequence[Price]) -> dict[str, float]:
-    """What each seller asks, the median of its regions, in USD/s."""
+    """What each seller asks, the median of its regions, in USD/s.
+
+    Parameters
+    ----------
+    offers : offers of one GPU under one contract
+    """
     asked: dict[str, list[float]] = {}
     for offer in offers:
         asked.setdefault(offer.provider, []).append(offer.value)
@@ -377,10 +427,13 @@ def price_of(
     ``own`` is a list of the user's, looked into first; ``contract`` the usual one if None,
     ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.price`.
 
-    Raises
-    ------
-    SpecError
-        A price list has faults; the message has one line for each.
+    Raises SpecError if a price list has errors, one line for each.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    contract : contract, such as ``spot``; None: the usual contract of the GPU
+    provider : seller; None: any
     """
     for wanted in _USUAL if contract is None else (contract,):
         for offers in _lists(gpu, own, folder):
@@ -406,10 +459,11 @@ def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
 def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> list[Price]:
     """All offers of one GPU, those of the first list in front.
 
-    Raises
-    ------
-    SpecError
-        A price list has faults.
+    Raises SpecError if a price list has errors.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
     """
     return [offer for offers in _lists(gpu, own, folder) for offer in offers]
 
@@ -419,10 +473,12 @@ def contracts_of(
 ) -> tuple[str, ...]:
     """The contracts under which a GPU has a price, of one provider if named.
 
-    Raises
-    ------
-    SpecError
-        A price list has faults.
+    Raises SpecError if a price list has errors.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    provider : seller; None: any
     """
     found = {
         offer.contract
@@ -439,10 +495,11 @@ def providers_of(
 ) -> list[str]:
     """Who sells a GPU, or any GPU, sorted.
 
-    Raises
-    ------
-    SpecError
-        A price list has faults.
+    Raises SpecError if a price list has errors.
+
+    Parameters
+    ----------
+    gpu : name of the GPU; None: any
     """
     names = [gpu] if gpu is not None else [*gpus_of(own, folder)]
     offers = (offer for name in names for offer in offers_of(name, own, folder))
@@ -458,10 +515,11 @@ def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a list for GPUs of which there is no spec, with what they may mean.
 
-    Raises
-    ------
-    SpecError
-        The list has faults.
+    Raises SpecError if the list has errors.
+
+    Parameters
+    ----------
+    path : file to read
     """
     gpus = []
     for word in read_prices(path, folder):
@@ -509,10 +567,11 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
     missing or empty, the contract is on-demand and the currency USD, whose rates are those of
     ``currencies.csv`` in ``folder`` or of a column ``usd_per_unit``.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault: file, line, what is wrong.
+    Raises SpecError with one line per error: file, line, problem.
+
+    Parameters
+    ----------
+    path : file to read
     """
     offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
     prices: dict[str, list[Price]] = {}
@@ -550,7 +609,15 @@ def _contract(cell: str, column: str) -> str:
 
 @record(kw_only=True)
 class Currency:
-    """What one unit of a currency is worth in USD, who says so and when."""
+    """Exchange rate of a currency.
+
+    Parameters
+    ----------
+    code : code, such as ``EUR``
+    usd : value of one unit [USD]
+    date : day of the rate
+    source : publication
+    """
 
     code: str
     usd: float
@@ -561,12 +628,11 @@ class Currency:
 def rate(currency: str, folder: Path | None = None) -> Currency:
     """A currency by its code.
 
-    Raises
-    ------
-    ValueError
-        No list has it.
-    SpecError
-        A list has faults.
+    Raises ValueError if no list has the currency; SpecError if a list has errors.
+
+    Parameters
+    ----------
+    currency : code, such as ``EUR``
     """
     if currency == USD:
         return Currency(code=USD, usd=1.0)
@@ -586,10 +652,11 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
 def read_currencies(path: Path) -> Mapping[str, Currency]:
     """The currencies of a file by their codes.
 
-    Raises
-    ------
-    SpecError
-        With one line per fault.
+    Raises SpecError with one line per error.
+
+    Parameters
+    ----------
+    path : file to read
     """
     return dict(records(path, _RATES, _rate, once=("currency",)))
 

@@ -22,13 +22,23 @@ _OWN = ("current", "name", "aliases", "notes", "since")
 
 
 def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
-    """Whether a framework or an engine has kernels for a GPU."""
+    """Whether a framework or an engine has kernels for a GPU.
+
+    Parameters
+    ----------
+    profile : framework or engine profile
+    gpu : GPU
+    """
     is_of_vendor = not profile.vendors or gpu.vendor in profile.vendors
     return is_of_vendor and gpu.architecture not in profile.without_architectures
 
 
 def release_parts(number: str) -> tuple[int, ...]:
     """The numbers of a release.
+
+    Parameters
+    ----------
+    number : release, such as ``0.6.3.post1``
 
     >>> release_parts("0.6.3.post1")
     (0, 6, 3, 1)
@@ -43,6 +53,7 @@ def scheduler_default(
 
     Parameters
     ----------
+    engine : engine profile
     gpu : None where it is not known: the defaults of a small GPU then
     release : such as "0.11.0"; empty: the newest
     """
@@ -61,9 +72,14 @@ def scheduler_default(
 def engine_on(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
 ) -> EngineProfile:
-    """The engine with the scheduler's defaults of a GPU and a release; see `scheduler_default`.
+    """The engine with the scheduler's defaults on a GPU in a release (`scheduler_default`).
 
-    ``offline``: a program loads it, no server does.
+    Parameters
+    ----------
+    engine : engine profile
+    gpu : GPU; None: unknown, as a small GPU
+    release : release, such as "0.11.0"; empty: the newest
+    offline : a program loads the engine, without a server
     """
     default = scheduler_default(engine, gpu, release)
     if default is None:
@@ -79,10 +95,12 @@ def engine_on(
 def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:
     """A framework profile by name, alias or path, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file or one that it extends has faults.
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name, folder)
 
@@ -90,10 +108,12 @@ def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkPro
 def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
     """An engine profile by name, alias or path, with the source of each number.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file or one that it extends has faults.
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     return _load(SpecKind.ENGINES, EngineProfile, name, folder)
 
@@ -101,10 +121,12 @@ def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
 def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
     """Whether a file is a profile of an engine or of a framework.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read.
+    Raises SpecError if the file cannot be read.
+
+    Parameters
+    ----------
+    path : file of the profile
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table = read_toml(path)
     if EXTENDS in table:
@@ -122,10 +144,14 @@ def profile_table(
 
     Name, aliases, notes and the release from which it holds are a profile's own.
 
-    Raises
-    ------
-    SpecError
-        A file cannot be read, or what it extends is unknown or itself.
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    path : file of the profile
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    seen : files that extend this one, to detect cycles
     """
     table = read_toml(path)
     if EXTENDS not in table:

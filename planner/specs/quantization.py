@@ -59,6 +59,10 @@ and 5.65 GiB of 8.03 billion weights).
 def gguf_word(text: str) -> str | None:
     """The word of a type of GGUF files by any of its names; None of what is none.
 
+    Parameters
+    ----------
+    text : name of the type
+
     >>> gguf_word("Q4_K_M"), gguf_word("UD-Q4_K_XL"), gguf_word("q6"), gguf_word("fp8")
     ('q4_k_m', 'q4_k_m', 'q6_k', None)
     """
@@ -71,13 +75,18 @@ _WORDS = frozenset(code.word for code in GGUF_BITS)
 
 @record(kw_only=True)
 class KernelFormat:
-    """Bytes per element of weights and activations, scales included, and the arithmetic.
+    """Storage and arithmetic of quantized matrix products.
 
-    ``compute`` lists precisions in the order of preference: the first that a GPU has is
-    used. ``kernel`` is the row of the GPU's measured quantized kernels, ``experts`` that of
-    its grouped ones. ``cast_bytes``: what kernels of their own, which the row does not contain,
-    move for an activation that they quantize; 0: the row contains them, or nothing is quantized.
-    Rows of tiled kernels contain them whatever is said here, those of grouped ones do not.
+    Parameters
+    ----------
+    weight : bytes of a weight, with scales [bytes]
+    activation : bytes of an activation, with scales [bytes]
+    compute : precisions of the arithmetic in order of preference: the first that the GPU has is
+        used
+    kernel : row of the GPU's measured quantized kernels; empty: none
+    experts : row of the GPU's measured grouped kernels; empty: none
+    cast_bytes : traffic of separate kernels that quantize one activation [bytes]; 0: the row
+        contains them. Rows of tiled kernels always contain them, rows of grouped kernels never do
     """
 
     weight: float
@@ -195,7 +204,13 @@ TRAINING_FORMATS: tuple[KernelFormat, ...] = (
 
 
 def training_format(precision: CodeArray, recipe: CodeArray) -> CodeArray:
-    """Where ``TRAINING_FORMATS`` has a precision; ``recipe`` is none but of fp8, and never auto."""
+    """Where ``TRAINING_FORMATS`` has a precision; ``recipe`` is none but of fp8, and never auto.
+
+    Parameters
+    ----------
+    precision : codes of `ComputePrecision`
+    recipe : codes of the 8-bit recipe, same shape; never auto
+    """
     of_recipe = np.array([0, *(len(ComputePrecision) + i for i in range(len(_OF_RECIPES)))])
     return np.where(precision == ComputePrecision.FP8, of_recipe[recipe], precision)
 
@@ -214,13 +229,25 @@ CACHE_BYTES: Mapping[CacheType, float] = {
 def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
-    """The precision a GPU with these peaks multiplies in; None if it has none for it."""
+    """The precision a GPU with these peaks multiplies in; None if it has none for it.
+
+    Parameters
+    ----------
+    quantization : type of weights and activations
+    supported : peak by precision that the GPU multiplies in [FLOP/s]
+    """
     return first_of(FORMATS[quantization].compute, supported)
 
 
 def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
     """How a GPU with these peaks multiplies: on weights of a type whose arithmetic it lacks, in 16
-    bits as kernels like Marlin do, with the bytes that the type stores."""
+    bits as kernels like Marlin do, with the bytes that the type stores.
+
+    Parameters
+    ----------
+    quantization : type of weights and activations
+    supported : peak by precision that the GPU multiplies in [FLOP/s]
+    """
     own = FORMATS[quantization]
     unpacked = _UNPACKED.get(quantization)
     if unpacked is None or compute_precision(quantization, supported) is not None:
@@ -229,7 +256,13 @@ def format_on(quantization: Quantization, supported: Mapping[Precision, float]) 
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
-    """The first of some precisions that is supported, if any is."""
+    """The first of some precisions that is supported, if any is.
+
+    Parameters
+    ----------
+    precisions : precisions in order of preference
+    supported : precisions that the GPU multiplies in
+    """
     return next((precision for precision in precisions if precision in supported), None)
 
 
@@ -267,10 +300,12 @@ _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
 @record(kw_only=True)
 class CheckpointName:
-    """What a name tells.
+    """Model and quantization that the name of a checkpoint tells.
 
-    ``model`` is a model of the catalogue by its name there, None where no part of the name is
-    that of one. ``quantization`` is a word of the table of terms, None where the name is silent.
+    Parameters
+    ----------
+    model : name in the catalogue; None: unknown
+    quantization : type of the weights; None: not in the name
     """
 
     model: str | None
@@ -301,6 +336,10 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
 
 def format_of(name: str) -> str | None:
     """The quantization that the name of a checkpoint tells; None where it is silent.
+
+    Parameters
+    ----------
+    name : name of a checkpoint
 
     >>> format_of("Qwen/Qwen3-32B-FP8"), format_of("Qwen/Qwen3-32B")
     ('fp8_block', None)
@@ -351,6 +390,11 @@ def resembled(name: str, folder: Path | None = None) -> str | None:
     The family is the first word of both, and every size in the name is the model's: what was
     trained further is called so. None where no model's words are all in it, in their order.
 
+    Parameters
+    ----------
+    name : name of a repository
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+
     >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
     """
@@ -377,7 +421,12 @@ def _words_of(name: str) -> list[str]:
 
 
 def quantization_word(text: str) -> str:
-    """The word of a type of weights, from any of its names."""
+    """The word of a type of weights, from any of its names.
+
+    Parameters
+    ----------
+    text : name of the type
+    """
     word, known = Quantization.meant(text), Quantization.words()
     if word not in known:
         hint = did_you_mean(text, [*known, *Quantization.aliases()])
@@ -391,10 +440,11 @@ PARTS = ("attention", "feed_forward", "shared_experts")
 def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
     """The parts, all of them known.
 
-    Raises
-    ------
-    ValueError
-        One of them is not known.
+    Raises ValueError if a part is unknown.
+
+    Parameters
+    ----------
+    parts : names of parts of a layer
     """
     if unknown := [part for part in parts if part not in PARTS]:
         raise ValueError(f"{', '.join(unknown)}: the parts are {', '.join(PARTS)}")
@@ -406,16 +456,22 @@ Bytes = Annotated[float, Interval(ge=0, le=8)]
 
 @checked
 class Checkpoint:
-    """Weights in the format ``quantization``, as a publisher stores them.
+    """Quantized weights as a publisher stores them.
 
-    ``sixteen_bit``: parts of every layer that stay in 16 bit: ``attention``, ``feed_forward``
-    (dense ones) and ``shared_experts``; embeddings, logits, routers and norms always do.
-    ``sixteen_bit_layers``: layers, such as the first and the last, of which all matrices do.
-    ``group_size``: weights that share a scale of ``scale_bytes``, and a zero point of
-    ``zero_point_bytes``; without it scales are those of the format. ``repository``: of a checkpoint
-    beside the one that ``ModelSpec.quantization`` is of. ``engines``, ``vendors``: the
-    engine profiles and the vendors of GPUs that are served this checkpoint where only the format
-    is named; all where none is given.
+    Parameters
+    ----------
+    quantization : format of the weights
+    source : publication
+    sixteen_bit : parts of every layer in 16 bit: ``attention``, ``feed_forward`` (dense) and
+        ``shared_experts``; embeddings, logits, routers and norms always are
+    sixteen_bit_layers : number of layers, such as the first and last, with all matrices in 16 bit
+    group_size : weights that share a scale; None: as the format
+    scale_bytes : size of a scale [bytes]
+    zero_point_bytes : size of a zero point [bytes]
+    repository : ORG/NAME of the checkpoint; empty: that of the model
+    engines : engines that serve this checkpoint when only the format is specified; empty: all
+    vendors : vendors of GPUs that serve this checkpoint when only the format is specified; empty:
+        all
     """
 
     quantization: Annotated[str, After(quantization_word)]
@@ -430,7 +486,13 @@ class Checkpoint:
     vendors: tuple[str, ...] = ()
 
     def is_served(self, engine: str, vendor: str) -> bool:
-        """Whether this engine on GPUs of this vendor is served it."""
+        """Whether this engine on GPUs of this vendor is served it.
+
+        Parameters
+        ----------
+        engine : name of the engine profile
+        vendor : vendor of the GPU
+        """
         return self._has(self.engines, engine) and self._has(self.vendors, vendor)
 
     @staticmethod

@@ -17,15 +17,19 @@ _FINE = 513
 
 @record(kw_only=True)
 class Reuse:
-    """The share of prompts' tokens that was used before, by how long ago, and the cache it takes.
+    """Prefix-cache hits by the time since last use, and the cache size that keeps tokens that long.
 
-    ``hits``: of the ``prompt`` tokens of a request those that were used at most ``times`` ago;
-    ``filled``: tokens of the one cache that keeps all for so long. Of sessions, ``per_second``,
-    times are in seconds and the cache is that of one request per second; of a trace, whose users
-    come faster where its rate is higher, times are in requests and the cache is as it is.
-    ``written``: tokens that a request leaves. ``scatter``: by number of caches (`CACHES`) what is
-    left of the ``hits`` where a request goes to any of them, each of which has what was used since
-    it was there; empty where requests go back to the cache that knows them.
+    Parameters
+    ----------
+    times : times since last use, ascending [s], or [requests] if not ``per_second``
+    hits : share of the prompt tokens that were used at most ``times`` ago
+    filled : tokens of one cache that keeps all tokens for ``times``, at 1 request/s if
+        ``per_second``
+    prompt : mean tokens of a prompt
+    written : mean tokens that a request adds to the cache
+    per_second : times are in seconds (sessions), not in requests (a trace)
+    scatter : share of the ``hits`` left when requests go to random caches, by number of caches
+        (`CACHES`); empty: requests return to their cache
     """
 
     times: tuple[float, ...]
@@ -42,11 +46,25 @@ class Reuse:
         return self.hits[-1]
 
     def found(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Share of the prompts found in ``caches`` of so many tokens, at a rate [1/s] in all."""
+        """Share of the prompt tokens that the prefix caches hold.
+
+        Parameters
+        ----------
+        tokens : size of each cache [tokens]
+        rate : request rate of all caches together [1/s]
+        caches : number of caches
+        """
         return _at(self._tables[0], *self._place(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Seconds for which those caches keep what is not used."""
+        """Seconds for which the caches keep unused tokens.
+
+        Parameters
+        ----------
+        tokens : size of each cache [tokens]
+        rate : request rate of all caches together [1/s]
+        caches : number of caches
+        """
         kept = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
         kept = np.where(np.asarray(tokens) > 0, kept, 0.0)
         return np.asarray(kept if self.per_second else kept / rate)

@@ -22,7 +22,14 @@ _GIGABYTE = UNITS["byte"]["GB"]
 
 @record(kw_only=True)
 class Transfer:
-    """What a way to hand weights over takes: ``start`` [s], then bytes at a ``rate`` [1/s]."""
+    """Time of a method of weight transfer: ``start + bytes / rate``.
+
+    Parameters
+    ----------
+    start : start of a transfer [s]
+    rate : bandwidth [bytes/s]
+    source : publication
+    """
 
     start: float
     rate: float
@@ -60,74 +67,94 @@ class Rollouts:
     """How a framework generates the answers that it trains.
 
     Factors and host times are fitted to published steps, the same for all models and GPUs.
+
+    Parameters
+    ----------
+    engine : the profile of the engine that generates where nobody names another
+    engines : others that it can generate with
+    placements : where it can run trainer and engine
+    partial : the placements in which its answers can go on with new weights
+    colocated_memory : share of a GPU's memory that the engine is told where it shares the GPU
+    separate_memory : the same where it does not
+    colocated_sync : how weights get to the engine on the same GPUs
+    separate_sync : how they get to others
+    adapters : the low-rank adapters that it trains on generated answers
+    adapter_sync : what of them the engine is given where nobody says so
+    merged_engines : engines that are given merged weights all the same
+    critic : whether it trains a critic beside the policy, as PPO needs
+    max_num_seqs : answers that it lets an engine generate at once where nobody says so; 0: as many
+        as the engine itself
+    waits_for_batch : answers are generated for a step that waits for all of them; else a step takes
+        those that are done, and others go on
+    pads_linear_attention : answers of a model with linear attention are not packed into
+        micro-batches: each is padded to the longest
+    micro_batch_tokens : tokens of a micro-batch where nobody says so and the longest sequence has
+        fewer
+    decode_factor : time of the engine's steps over that of a server, which shipped profiles leave
+        at 1
+    decode_layer_time : what each layer adds to a step of the engine over that of a server [s]:
+        log-probabilities come back, sampling is not greedy, and nothing of the scheduler hides
+    pass_factor : time of the trainer's passes over that of a run which trains alone: sequences are
+        of uneven length, and their logits become log-probabilities
+    step_overhead : time of each step in which neither side works [s], such as rewards, advantages
+        and moving batches
+    sleep_time : time for a colocated engine to release or regain its memory [s]
+    sync_factor : time of a transfer of weights over that of the published ones of its method
+    calibration_runs : steps of a user that the numbers were fitted to
+    calibration_gpus : the GPUs of these steps
+    calibration_error : standard deviation of the logarithm of predicted over measured of those that are
+        left out
     """
 
     engine: str
-    """The profile of the engine that generates where nobody names another."""
     engines: tuple[str, ...] = ()
-    """Others that it can generate with."""
     placements: tuple[Annotated[str, After(_placement)], ...]
-    """Where it can run trainer and engine."""
     partial: tuple[Annotated[str, After(_placement)], ...] = ()
-    """The placements in which its answers can go on with new weights."""
     colocated_memory: Share
-    """Share of a GPU's memory that the engine is told where it shares the GPU."""
     separate_memory: Share
-    """The same where it does not."""
     colocated_sync: Annotated[str, After(_method)]
-    """How weights get to the engine on the same GPUs."""
     separate_sync: Annotated[str, After(_method)]
-    """How they get to others."""
     adapters: tuple[AdapterKind, ...] = ()
-    """The low-rank adapters that it trains on generated answers."""
     adapter_sync: AdapterSync = AdapterSync.MERGED
-    """What of them the engine is given where nobody says so."""
     merged_engines: tuple[str, ...] = ()
-    """Engines that are given merged weights all the same."""
     critic: bool = False
-    """Whether it trains a critic beside the policy, as PPO needs."""
     max_num_seqs: Annotated[int, Interval(ge=0)] = 0
-    """Answers that it lets an engine generate at once where nobody says so; 0: as many as the
-    engine itself."""
     waits_for_batch: bool = False
-    """Answers are generated for a step that waits for all of them; else a step takes those that are
-    done, and others go on."""
     pads_linear_attention: bool = False
-    """Answers of a model with linear attention are not packed into micro-batches: each is padded to
-    the longest."""
     micro_batch_tokens: Annotated[int, Interval(ge=0)] = 0
-    """Tokens of a micro-batch where nobody says so and the longest sequence has fewer."""
     decode_factor: Ratio = 1.0
-    """Time of the engine's steps over that of a server, which shipped profiles leave at 1."""
     decode_layer_time: Seconds = 0.0
-    """What each layer adds to a step of the engine over that of a server: log-probabilities come
-    back, sampling is not greedy, and nothing of the scheduler hides."""
     pass_factor: Ratio = 1.0
-    """Time of the trainer's passes over that of a run which trains alone: sequences are of uneven
-    length, and their logits become log-probabilities."""
     step_overhead: Seconds = 0.0
-    """Seconds of each step in which neither side works: rewards, advantages, moving of batches."""
     sleep_time: Seconds = 1.5
-    """Seconds until a colocated engine has given its memory back, or has it again."""
     sync_factor: Ratio = 1.0
-    """Time of a transfer of weights over that of the published ones of its method."""
     calibration_runs: Annotated[int, Interval(ge=0)] = 0
-    """Measured steps of the user that `planner calibrate` fitted the numbers to."""
     calibration_gpus: tuple[str, ...] = ()
-    """The GPUs of the fitted steps."""
     calibration_error: Ratio = 0.0
-    """Standard deviation of ln(predicted / measured) of steps left out of the fit."""
 
 
 @checked
 class RlWork(Adapted):
-    """A step: ``samples_per_prompt`` answers to each of ``prompts_per_step`` prompts, then updates.
+    """One step of reinforcement learning: generate answers, then update.
 
-    Answers have ``output_tokens`` on average once they are cut off at ``output_cap``, and vary by
-    ``output_variation``, the standard deviation over the mean of what nothing cuts off.
-    ``adapter_sync``: what of adapters the engine is given, as the framework does where None.
-    ``reward_time``: seconds beyond generation; ``flat_groups``: share of the prompts that are drawn
-    again. ``micro_batch_tokens``: of the trainer's micro-batches. ``steps``: of the whole run.
+    Parameters
+    ----------
+    algorithm : algorithm
+    prompts_per_step : prompts of a step
+    samples_per_prompt : answers to each prompt
+    input_tokens : mean tokens of a prompt
+    output_tokens : mean tokens of an answer, after the cut at ``output_cap``
+    output_variation : standard deviation over mean of the answers' tokens before the cut
+    output_cap : most tokens of an answer
+    reference_model : a reference model computes log-probabilities
+    critic : a critic is trained
+    old_logprob : the trainer recomputes the log-probabilities of the answers
+    reward_time : reward time of a step that generation does not hide [s]
+    flat_groups : share of the prompts that are drawn again
+    adapter_sync : weights that the engine gets of adapters; None: default of the framework
+    update_epochs : times that each answer is trained
+    micro_batch_tokens : tokens of a micro-batch of the trainer; 0: default
+    steps : steps of the run
     """
 
     algorithm: Algorithm = Algorithm.GRPO

@@ -14,7 +14,13 @@ Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_siz
 
 @checked
 class PowersOfTwo:
-    """1, 2, 4, ... up to a number, each part of a sequence with ``fewest_tokens`` or more."""
+    """1, 2, 4, ... up to a number.
+
+    Parameters
+    ----------
+    powers_of_two_up_to : greatest value
+    fewest_tokens : least tokens of a sequence on each rank; None: no limit
+    """
 
     powers_of_two_up_to: Whole
     fewest_tokens: Whole | None = None
@@ -22,7 +28,13 @@ class PowersOfTwo:
 
 @checked
 class Divisors:
-    """The divisors of a quantity of the model or the cluster, up to a number."""
+    """Divisors of a quantity of the model or the cluster.
+
+    Parameters
+    ----------
+    divisors_of : quantity
+    up_to : greatest value
+    """
 
     divisors_of: Base
     up_to: Whole = 10**9
@@ -30,7 +42,13 @@ class Divisors:
 
 @checked
 class Multiples:
-    """The workload's ``global_batch_size`` times each factor."""
+    """A quantity of the workload times each factor.
+
+    Parameters
+    ----------
+    multiples_of : quantity
+    factors : factors
+    """
 
     multiples_of: Literal["global_batch_size"]
     factors: tuple[Annotated[float, Interval(gt=0, le=1e6)], ...]
@@ -38,7 +56,14 @@ class Multiples:
 
 @checked
 class Dense:
-    """Every number up to one, then each ``growth`` times the one before, up to the last."""
+    """Every number up to one, then each ``growth`` times the one before.
+
+    Parameters
+    ----------
+    every_up_to : greatest value of the dense part
+    up_to : greatest value
+    growth : ratio of successive values after the dense part
+    """
 
     every_up_to: Whole
     up_to: Whole
@@ -51,9 +76,16 @@ Choice: TypeAlias = PowersOfTwo | Divisors | Multiples | Dense | tuple[Value, ..
 
 @checked
 class SearchSpace:
-    """Values per parameter; a parameter that is absent keeps its default.
+    """Values of each parameter; an absent parameter keeps its default.
 
-    A space of training names a ``framework``, one of serving an ``engine``.
+    Parameters
+    ----------
+    name : name of the space
+    description : description in one sentence
+    parameters : values by parameter
+    framework : framework of a training space
+    engine : engine of a serving space
+    aliases : other names
     """
 
     name: str
@@ -73,6 +105,11 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
 
     ``bases`` gives the quantities that ``divisors_of`` and ``multiples_of`` name, and the
     ``sequence_length`` that ``fewest_tokens`` is of.
+
+    Parameters
+    ----------
+    choice : value, list or rule of the space file
+    bases : quantities of ``divisors_of`` and ``multiples_of``, and the ``sequence_length``
     """
     match choice:
         case PowersOfTwo():

@@ -37,9 +37,13 @@ class DraftMethod(StrEnum):
 
 @record(kw_only=True)
 class Acceptance:
-    """The probability that a drafted token is accepted after those before it, of published runs.
+    """Probability that a drafted token is accepted if all before it were, of published runs.
 
-    ``usual`` is assumed where nobody says; runs lie between ``low`` and ``high``.
+    Parameters
+    ----------
+    usual : value that planner assumes if none is specified
+    low : lowest of published runs
+    high : highest of published runs
     """
 
     usual: float
@@ -73,7 +77,13 @@ _TREE_UNSAID = Acceptance(usual=0.8, low=0.74, high=0.88)
 
 
 def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
-    """What is usual of a method; a tree has more than one token that may be accepted next."""
+    """What is usual of a method; a tree has more than one token that may be accepted next.
+
+    Parameters
+    ----------
+    method : draft method
+    is_tree : several drafted tokens may follow each token
+    """
     if is_tree:
         return _TREES.get(method, _TREE_UNSAID)
     return _CHAINS.get(method, _UNSAID)
@@ -89,6 +99,11 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     A head is a dense layer like the model's in 16 bit, over the state of the model and the
     embedding of the token [1]_; that of EAGLE-3 has logits of its own over a part of the tokens
     [2]_. Embedding and other logits are the model's.
+
+    Parameters
+    ----------
+    model : model
+    method : draft method
     """
     if method is DraftMethod.MTP:
         return module_of(model)
@@ -121,6 +136,11 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
     has a layer with attention over all tokens and a feed-forward, and shares embedding and logits.
     Where attention and feed-forward are layers of their own it has one of each.
 
+    Parameters
+    ----------
+    model : model
+    count : number of modules
+
     References
     ----------
     .. [1] DeepSeek-AI, "DeepSeek-V3," 2024, arXiv:2412.19437, section 2.2.
@@ -138,7 +158,12 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
 
 
 def module_of(model: ModelSpec) -> ModelSpec:
-    """A module alone: its layers, with what they lack beside them shared with the model."""
+    """A module alone: its layers, with what they lack beside them shared with the model.
+
+    Parameters
+    ----------
+    model : model with modules of multi-token prediction
+    """
     groups = tuple(
         replace(model.layer_groups[index], num_hidden_layers=1)
         for index in sorted(_of_module(model.layer_groups))
@@ -173,35 +198,44 @@ Share = Annotated[float, Interval(ge=0, lt=1)]
 
 @checked
 class ServingWorkload:
-    """Requests of ``input_tokens`` that are answered with ``output_tokens``; 0: what the model
-    makes of their last tokens is the answer, an embedding or a score.
+    """Requests to serve.
 
-    ``request_rate`` [1/s] is that of the whole deployment; without it, clients hold a fixed
-    number of requests in flight. ``prefix_cache_hit_rate``: share of the prompt found in the
-    cache, ``shared_prefix_tokens``: tokens that begin all prompts alike, found there and kept once.
-    ``input_variation`` and ``output_variation``: coefficients of variation of the lengths, whose
-    means the tokens are; 0 where all are equal. ``draft_tokens`` are proposed per step and
-    each is accepted with ``acceptance_rate``; making them takes ``draft_cost`` of a step's time.
-    ``draft_method``: what makes them; ``draft_steps``: how many come one after the other, all of
-    them where not given, fewer of a tree of which one branch is accepted.
-    ``lora_rank``: the greatest of adapters served beside the model, for which an engine keeps room;
-    ``max_loras``: of how many in one step, those that it keeps room for where not given;
-    ``num_adapters``: that requests name, the k-th in proportion to 1 / k^``adapter_skew``;
-    ``lora_targets``: the matrices that may have one. ``expert_dispersion``: variance of the
-    experts' popularity over its squared mean; 0 is balanced routing. ``num_requests``: that clients
-    send in all, who all start at once, as those of a benchmark do, or that come at the
-    ``request_rate``; without end where not given.
-    ``equal_lengths``: all requests have the very same lengths, so that those which start
-    together end together. ``equal_prompts``: they have the very same tokens, so that those of a
-    step choose the experts of one request. ``redundant_experts``: copies of routed experts in a
-    layer beside them; as few as give all ranks equal numbers where not given. ``max_model_len``:
-    tokens of the longest request that the engine takes, for which its cache must have room before
-    it starts; where not given it is told a length that finds room. ``images_per_sample``: of each
-    prompt, part of whose tokens are their ``tokens_per_image``; 0: as many as is usual.
-    ``audio_seconds``: sound of each prompt, whose tokens are part of it, too. ``embedding_bits``:
-    of a weight of embedding and logits; as the engine has them where not given.
-    ``reuse``: what prompts have in common with earlier ones, by which each configuration finds a
-    share of its own, also in ``host_cache`` and ``disk_cache`` bytes beside each GPU.
+    Parameters
+    ----------
+    input_tokens : mean tokens of a prompt
+    output_tokens : mean tokens of an answer; 0: the prompt is embedded or scored
+    request_rate : requests of the whole deployment [1/s]; None: clients hold a fixed number in
+        flight
+    prefix_cache_hit_rate : share of the prompt tokens in the prefix cache
+    shared_prefix_tokens : tokens at the start of all prompts, computed and cached once
+    input_variation : standard deviation over mean of the prompts' tokens; 0: equal
+    output_variation : standard deviation over mean of the answers' tokens; 0: equal
+    arrivals : burstiness of the arrivals
+    reuse : prefix-cache hits by cache size; None: ``prefix_cache_hit_rate``
+    host_cache : host memory per GPU for prefixes [bytes]
+    disk_cache : disk space per GPU for prefixes [bytes]
+    draft_tokens : tokens drafted per step; 0: no speculative decoding
+    acceptance_rate : probability that a drafted token is accepted if all before it were
+    draft_cost : drafting time over the time of a step
+    draft_method : draft method
+    draft_steps : tokens drafted one after the other; None: all; fewer than ``draft_tokens``: a tree
+    lora_rank : greatest rank of served adapters, for which the engine reserves memory; 0: none
+    max_loras : adapters in one step; None: as many as memory is reserved for
+    num_adapters : adapters that requests name; None: one
+    adapter_skew : popularity of the k-th adapter is proportional to 1 / k^``adapter_skew``
+    lora_targets : matrices that may have adapters
+    expert_dispersion : variance of the experts' popularity over its squared mean; 0: balanced
+    num_requests : requests in all, as in a benchmark; None: no end. Without ``request_rate`` all
+        clients start at once
+    equal_lengths : all requests have the same lengths, so that those of a step end together
+    equal_prompts : all prompts have the same tokens, so that a step visits the experts of one
+        request
+    redundant_experts : copies of routed experts in a layer; None: the fewest that fill all ranks
+    max_model_len : longest request that the engine accepts [tokens]; None: what fits
+    embedding_bits : bits of a weight of embedding and logits; None: as the engine stores them
+    images_per_sample : images of a prompt
+    tokens_per_image : tokens of an image, part of the prompt; 0: as usual for the model
+    audio_seconds : sound of a prompt, whose tokens are part of the prompt [s]
     """
 
     input_tokens: Tokens
@@ -254,14 +288,26 @@ class ServingWorkload:
 
 
 def embedder_of(model: ModelSpec) -> ModelSpec:
-    """The model without logits: a vector of numbers, or a score, is made of a token's state."""
+    """The model without logits: a vector of numbers, or a score, is made of a token's state.
+
+    Parameters
+    ----------
+    model : model with logits
+    """
     return replace(model, num_labels=model.num_labels or 1)
 
 
 def redundant_experts(
     workload: ServingWorkload, num_experts: int, expert_parallel: FloatArray
 ) -> FloatArray:
-    """Copies of a layer's experts: those that were asked for, or the fewest that fill all ranks."""
+    """Redundant experts of a layer: those that were requested, or the fewest that fill all ranks.
+
+    Parameters
+    ----------
+    workload : workload
+    num_experts : routed experts of a layer
+    expert_parallel : expert-parallel ranks
+    """
     if workload.redundant_experts is not None:
         return np.asarray(float(workload.redundant_experts))
     return np.asarray(np.ceil(num_experts / expert_parallel) * expert_parallel - num_experts)

@@ -40,49 +40,67 @@ _FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campa
 
 @checked
 class Frequency:
-    """GPU-time between two events of a kind; its range is that of published figures."""
+    """GPU-time between two events of a kind; its range is that of published figures.
+
+    Parameters
+    ----------
+    typical : what is expected [GPU s]
+    low : where they are most frequent [GPU s]; as ``typical`` where not given
+    high : where they are rarest [GPU s]; as ``typical`` where not given
+    """
 
     typical: GpuSeconds
-    """What is expected."""
     low: GpuSeconds | None = None
-    """Where they are most frequent; as ``typical`` where not given."""
     high: GpuSeconds | None = None
-    """Where they are rarest; as ``typical`` where not given."""
 
     def __post_init__(self) -> None:
         if not self.end("low") <= self.typical <= self.end("high"):
             raise ValueError("low, typical and high must be in order")
 
     def end(self, name: str) -> float:
-        """``low``, ``typical`` or ``high`` in GPU-seconds."""
+        """``low``, ``typical`` or ``high`` in GPU-seconds.
+
+        Parameters
+        ----------
+        name : ``low``, ``typical`` or ``high``
+        """
         given = getattr(self, name)
         return self.typical if given is None else given
 
 
 @checked
 class Checkpoints:
-    """How the state of a run is saved."""
+    """How the state of a run is saved.
+
+    Parameters
+    ----------
+    bandwidth_per_node : what a node writes to storage [bytes/s]; unlimited where not given
+    total_bandwidth : what the whole storage takes [bytes/s]; unlimited where not given
+    blocking_share : share of the time of writing for which training stops: 1 where it waits for the
+        end
+    interval : training between two of them [s]; the one that loses least where not given
+    """
 
     bandwidth_per_node: BytesPerSecond | None = None
-    """What a node writes to storage; unlimited where not given."""
     total_bandwidth: BytesPerSecond | None = None
-    """What the whole storage takes; unlimited where not given."""
     blocking_share: Share = 1.0
-    """Share of the time of writing for which training stops: 1 where it waits for the end."""
     interval: Seconds | None = None
-    """Training between two of them; the one that loses least where not given."""
 
 
 @checked
 class Recovery:
-    """What an interruption takes beside reading the checkpoint and doing work again."""
+    """What an interruption takes beside reading the checkpoint and doing work again.
+
+    Parameters
+    ----------
+    detection : until it is noticed and located [s]
+    restart : until nodes are exchanged and all processes run again [s]
+    warm_up : what the first steps take longer [s]
+    """
 
     detection: Seconds = 0.0
-    """Until it is noticed and located."""
     restart: Seconds = 0.0
-    """Until nodes are exchanged and all processes run again."""
     warm_up: Seconds = 0.0
-    """What the first steps take longer."""
 
     @property
     def total(self) -> float:
@@ -92,14 +110,18 @@ class Recovery:
 
 @checked
 class Stragglers:
-    """GPUs or links that work on, but slowly."""
+    """GPUs or links that work on, but slowly.
+
+    Parameters
+    ----------
+    gpu_hours_per_slowdown : GPU-time between two of them [GPU s]
+    duration : until it is over or the node is exchanged [s]
+    lost_share : share of its speed that the whole job loses meanwhile
+    """
 
     gpu_hours_per_slowdown: GpuSeconds
-    """GPU-time between two of them."""
     duration: Seconds
-    """Until it is over or the node is exchanged."""
     lost_share: Share
-    """Share of its speed that the whole job loses meanwhile."""
 
 
 @checked
@@ -108,14 +130,17 @@ class Campaign:
 
     Restarts by hand, evaluations, nodes that are slow for long, parts that are run again, hours
     that a job holds its GPUs before it trains.
+
+    Parameters
+    ----------
+    typical : the median of published campaigns
+    low : what 1 of 20 stay below
+    high : what 1 of 20 go beyond
     """
 
     typical: Ratio
-    """The median of published campaigns."""
     low: Ratio
-    """What 1 of 20 stay below."""
     high: Ratio
-    """What 1 of 20 go beyond."""
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.typical <= self.high:
@@ -127,31 +152,43 @@ NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
 
 @checked
 class ReliabilitySpec:
-    """Failures of a fleet, and how training copes; what is not given does not happen."""
+    """Failures of a fleet, and how training copes; what is not given does not happen.
+
+    Parameters
+    ----------
+    name : name in reports
+    gpu_hours_per_interruption : of a job, by failures of hardware or software, planned maintenance
+        excluded
+    gpu_hours_per_preemption : by a provider that takes spot instances back; counts under that
+        contract alone
+    checkpoints : saving
+    recovery : starting again
+    stragglers : slow parts
+    campaign : of pretraining, what a campaign takes beyond all this; nothing where not given
+    spare_share : nodes that stand by, as a share of those that train; whole nodes only
+    aliases : other names
+    notes : remarks
+    """
 
     name: str
-    """What reports call it."""
     gpu_hours_per_interruption: Frequency | None = None
-    """Of a job, by failures of hardware or software, planned maintenance excluded."""
     gpu_hours_per_preemption: Frequency | None = None
-    """By a provider that takes spot instances back; counts under that contract alone."""
     checkpoints: Checkpoints = Checkpoints()
-    """Saving."""
     recovery: Recovery = Recovery()
-    """Starting again."""
     stragglers: Stragglers | None = None
-    """Slow parts."""
     campaign: Campaign | None = None
-    """Of pretraining, what a campaign takes beyond all this; nothing where not given."""
     spare_share: Share = 0.0
-    """Nodes that stand by, as a share of those that train; whole nodes only."""
     aliases: tuple[str, ...] = ()
-    """Other names of it."""
     notes: str = ""
-    """What else is to know."""
 
     def gpu_time(self, kind: str, end: str) -> float:
-        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``."""
+        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``.
+
+        Parameters
+        ----------
+        kind : ``interruption`` or ``preemption``
+        end : ``low``, ``typical`` or ``high``
+        """
         frequency: Frequency | None = getattr(self, f"gpu_hours_per_{kind}")
         return math.inf if frequency is None else frequency.end(end)
 
@@ -168,10 +205,12 @@ IDEAL = ReliabilitySpec(name="ideal")
 def load_reliability(name: str, folder: Path | None = None) -> Loaded[ReliabilitySpec]:
     """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
 
-    Raises
-    ------
-    SpecError
-        They are unknown, or the file or one that it extends has faults.
+    Raises SpecError if the figures are unknown, or the file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.RELIABILITY, name, folder)
     table, others = reliability_table(path, folder)
@@ -185,10 +224,12 @@ def reliability_table(
 
     A frequency is replaced as a whole: the range of published ones is not that of one's own.
 
-    Raises
-    ------
-    SpecError
-        A file cannot be read, or what it extends is unknown or itself.
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
+
+    Parameters
+    ----------
+    path : file of the figures
+    folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table, others = profile_table(SpecKind.RELIABILITY, path, folder)
     own = read_toml(path)
@@ -201,16 +242,19 @@ def reliability_table(
 
 @record(kw_only=True)
 class Site:
-    """On what terms GPUs run: ``offer`` is what one costs, None where that is unknown.
+    """Price, power and reliability of the GPUs of a plan.
 
-    ``contract`` is that of the offer, or what was asked for where there is none. ``power`` says
-    what is drawn around GPUs; ``carbon_intensity`` is kg of CO2 equivalent per joule of
-    electricity, NaN where the region is unknown.
-    ``reliability`` is how often training is interrupted there, and what that costs.
-    ``utilization`` is the share of the hours signed for that have work, of all that runs there;
-    None where nobody says so: then a run is charged all that is signed for it, and a service is
-    there as long as its contract. ``currency`` is what money is said in beside USD. With
-    ``is_compared`` plans are compared with those under other contracts.
+    Parameters
+    ----------
+    offer : price of a GPU; None: unknown
+    contract : contract of the offer, or the requested one if there is no offer
+    power : power model of node, network and building; None: unknown
+    carbon_intensity : CO2 equivalent of electricity [kg/J]; NaN: unknown region
+    reliability : failures of training runs
+    utilization : share of the hours of the contract with work; None: a run is charged its whole
+        contract, a service runs as long as its contract
+    currency : currency of money in addition to USD
+    is_compared : plans are compared with those under other contracts
     """
 
     offer: Price | None = None
@@ -228,40 +272,50 @@ class Site:
 
     @property
     def is_placed(self) -> bool:
-        """Whether it is known what its electricity emits."""
+        """Whether the carbon intensity of the electricity is known."""
         return not math.isnan(self.carbon_intensity)
 
     @property
     def price(self) -> float:
-        """USD per GPU-second, NaN where unknown."""
+        """Price of a GPU [USD/s]; NaN: unknown."""
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """GPUs that are paid for where so many are needed: whole racks, nodes or instances."""
+        """GPUs that are paid when ``num_gpus`` are needed: whole racks, nodes or instances.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
         step = 1 if self.offer is None else self.offer.step
         return np.asarray(np.ceil(np.asarray(num_gpus) / step) * step)
 
     @property
     def charged_price(self) -> float:
-        """USD of a GPU-second with work, of which those without work are charged to it."""
+        """Price of a GPU in use [USD/s], with the unused hours of its contract."""
         price = self.price
         if self.offer is not None and self.offer.is_signed and self.utilization is not None:
             price *= self.offer.in_use / self.utilization
         return price
 
     def rate(self, num_gpus: Numeric) -> FloatArray:
-        """USD/s in use of so many GPUs, which run as long as their contract."""
+        """Cost of GPUs in use [USD/s], if they run as long as their contract.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
         return self.had(num_gpus) * self.charged_price
 
     @property
     def follows_time(self) -> bool:
-        """Whether a run that takes longer costs more; not where a long term is charged whole."""
+        """Whether a longer run costs more; False: a long term is charged in full."""
         has_work = self.utilization is not None
         return self.offer is None or not self.offer.term > DAY or has_work
 
     @property
     def columns(self) -> Mapping[str, Value]:
-        """Result columns that are the same for all plans of the site."""
+        """Result columns that all plans of the site have in common."""
         ends = (math.nan, math.nan)
         if self.offer is not None:
             ends = self.offer.low, self.offer.high

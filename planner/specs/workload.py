@@ -20,13 +20,14 @@ _LONGEST = 100_000
 def chunks_of(layout: str) -> list[str]:
     """The chunks that a layout deals layers to; E: embedding, t: layer, m: later tokens, L: loss.
 
+    Raises SpecError if the layout is invalid or longer than any model.
+
+    Parameters
+    ----------
+    layout : layout as Megatron-Core writes it, such as ``Et*3|(tt|)*2,m|L``
+
     >>> chunks_of("Et*3|(tt|)*2,m|L")
     ['Ettt', 'tt', 'tt', 'm', 'L']
-
-    Raises
-    ------
-    SpecError
-        It is none, or longer than any model.
     """
     text = layout.replace(",", "").replace(" ", "")
     for pattern in (_REPEATED_GROUP, _REPEATED):
@@ -45,13 +46,15 @@ def chunks_of(layout: str) -> list[str]:
 def layers_of_chunks(layout: str) -> tuple[int, ...]:
     """Layers of each chunk; a layout may also be their numbers alone.
 
+    Raises SpecError if the layout is invalid, or embedding or loss are not in the first and the
+    last chunk.
+
+    Parameters
+    ----------
+    layout : layout as Megatron-Core writes it, or the number of layers of each chunk
+
     >>> layers_of_chunks("Et*3|(tt|)*2,m|L"), layers_of_chunks("7,8,8,7")
     ((3, 2, 2, 1, 0), (7, 8, 8, 7))
-
-    Raises
-    ------
-    SpecError
-        It is no layout, or embedding or loss are not in the first and the last chunk.
     """
     text = layout.replace(" ", "")
     if _COUNTS.fullmatch(text):
@@ -78,11 +81,18 @@ _EIGHT = 8
 
 @checked
 class Adapted:
-    """What of a model is trained: all of it, or adapters of frozen weights.
+    """Trained part of a model: all weights, or adapters of frozen weights.
 
-    ``modules_to_save`` are trained whole beside an adapter. ``double_quantization``: scales of
-    4-bit weights are quantized too. ``quantization_bits``: of the frozen weights of QLoRA, 4 or 8.
-    ``virtual_tokens`` are those of prompt and prefix tuning.
+    Parameters
+    ----------
+    adapter : kind of adapter
+    lora_rank : rank of the adapters
+    lora_targets : matrices with adapters
+    expert_adapters : adapters of routed experts
+    modules_to_save : modules that are trained in full together with an adapter
+    double_quantization : scales of 4-bit weights are quantized
+    quantization_bits : bits of the frozen weights of QLoRA, 4 or 8
+    virtual_tokens : virtual tokens of prompt and prefix tuning
     """
 
     adapter: AdapterKind = AdapterKind.NONE
@@ -118,18 +128,29 @@ class Adapted:
 
 @checked
 class TrainingWorkload(Adapted):
-    """A training run: sequences, batch, tokens, and what of the model is trained.
+    """A training run.
 
-    ``global_batch_size`` is the default in sequences; a search space may list others.
-    ``mean_sample_length`` and ``sample_length_deviation`` are those of samples that do not fill
-    their sequences, which cut off longer ones. ``pipeline_layout``: layers of each chunk of a
-    pipeline as Megatron-Core writes them, or their numbers; as the framework deals them where
-    empty. A batch counts samples, of which each has `sequences_per_sample`.
-    ``precompute_ref_log_probs``: what the reference model says was computed before training.
-    ``images_per_sample``: in each sequence, of packed ones in all its samples; each image is
-    ``tokens_per_image`` of its tokens, 0: as many as the model usually has. The tower is left out
-    where there are no images and nobody says whether it is frozen. ``tuned``: the run was tuned on
-    its GPUs, or is a first one; nobody said which where None.
+    Parameters
+    ----------
+    sequence_length : tokens of a sequence
+    global_batch_size : samples of an optimizer step; a search space may list others. A sample has
+        `sequences_per_sample`
+    total_tokens : tokens of the run
+    dropout : dropout masks are kept
+    pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers;
+        empty: as the framework splits them
+    padding : how samples fill sequences
+    mean_sample_length : mean tokens of a sample before the sequence cuts it off; 0: samples fill
+        their sequences
+    sample_length_deviation : standard deviation of the tokens of a sample
+    training_objective : training objective
+    tuned : the run is tuned on its GPUs (True) or a first run (False); None: not specified
+    precompute_ref_log_probs : log-probabilities of the reference model were computed before
+        training
+    images_per_sample : images of a sequence
+    tokens_per_image : tokens of an image; 0: as usual for the model
+    freeze_vision_tower : the vision tower is not trained; None: not specified, and without images
+        it is left out
     """
 
     sequence_length: Annotated[int, Interval(ge=1, le=100_000_000)]

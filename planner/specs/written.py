@@ -28,12 +28,21 @@ OWN_FOLDER = Path("hardware_specs")
 
 
 def model_text(model: ModelSpec) -> str:
-    """The TOML of a model: what differs from what a spec has where a file is silent."""
+    """The TOML of a model: what differs from what a spec has where a file is silent.
+
+    Parameters
+    ----------
+    model : model
+    """
     return "\n".join(_lines(model, "")).strip() + "\n"
 
 
 def file_name(name: str) -> str:
     """The name of the file of a model, which requests call it by: small letters, digits, dashes.
+
+    Parameters
+    ----------
+    name : name of the model
 
     >>> file_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
     'kimi-linear-48b-a3b-instruct'
@@ -46,10 +55,15 @@ def add_model(
 ) -> tuple[Path, ModelSpec]:
     """Keep what ``source`` describes: its file, and the model.
 
-    Raises
-    ------
-    SpecError
-        It is no model, cannot be read, or there is a file of its name.
+    Raises SpecError if the source is no model or unreadable, or the file exists.
+
+    Parameters
+    ----------
+    kind : ``models``
+    source : path of a ``config.json``, or ORG/NAME
+    name : name of the new file; None: that of the model
+    folder : folder of own spec files; None: the working directory
+    replaces : whether an existing file of this name is overwritten
     """
     if kind is not SpecKind.MODELS:
         raise SpecError(
@@ -67,11 +81,15 @@ def add_model(
 def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool = False) -> Path:
     """Write the file of a model into a folder of own specs, and return its path.
 
-    Raises
-    ------
-    SpecError
-        The name makes no file's name, there is such a file and it is not to be replaced, or it
-        cannot be written.
+    Raises SpecError if the name makes no file's name, there is such a file and it is not to be
+    replaced, or it cannot be written.
+
+    Parameters
+    ----------
+    model : model
+    name : name of the new file
+    folder : folder of own spec files; None: the working directory
+    replaces : whether an existing file of this name is overwritten
     """
     path = keep_text(model_text(model), SpecKind.MODELS, name, folder, replaces)
     read_spec(ModelSpec, path)
@@ -83,10 +101,15 @@ def keep_text(
 ) -> Path:
     """Write the file of a spec into a folder of own specs, and return its path.
 
-    Raises
-    ------
-    SpecError
-        As `keep_model` does.
+    Raises SpecError as `keep_model` does.
+
+    Parameters
+    ----------
+    text : text of the file
+    kind : kind of spec, such as ``gpus``
+    name : name of the new file
+    folder : folder of own spec files; None: the working directory
+    replaces : whether an existing file of this name is overwritten
     """
     stem = file_name(name)
     if not stem:
@@ -150,10 +173,20 @@ _VENDORS = ("NVIDIA", "AMD", "Intel", "Apple", "Google", "AWS", "Huawei")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Datasheet:
-    """What is known of a GPU: texts such as ``96GiB``; a bare number has the unit of `FIGURES`.
+    """Figures of a GPU as texts such as ``96GiB``; a bare number has the unit of `FIGURES`.
 
-    ``peak`` is dense, in bf16; ``link`` per GPU and one direction. ``fp8_peak`` is not given
-    where the GPU lacks it.
+    Parameters
+    ----------
+    name : name of the GPU
+    memory : memory
+    bandwidth : memory bandwidth
+    peak : dense bf16 peak
+    link : bandwidth per GPU and direction of the fabric
+    power : thermal design power
+    fp8_peak : dense fp8 peak; None: not supported
+    vendor : maker
+    architecture : generation, as engine profiles name it
+    source : publication
     """
 
     name: str
@@ -170,10 +203,7 @@ class Datasheet:
     def text(self) -> str:
         """The TOML of the GPU: its kernels are assumed, so that its intervals are the widest.
 
-        Raises
-        ------
-        SpecError
-            A figure is missing or is no such quantity.
+        Raises SpecError if a figure is missing or is no such quantity.
         """
         missing = [f"--{name}" for name in FIGURES if getattr(self, name) is None]
         if missing:
@@ -234,10 +264,13 @@ class Datasheet:
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
     """Keep a GPU in a folder of own specs, and return its file.
 
-    Raises
-    ------
-    SpecError
-        A figure is missing or impossible, or there is a file of its name.
+    Raises SpecError if a figure is missing or impossible, or the file exists.
+
+    Parameters
+    ----------
+    sheet : figures of the GPU
+    folder : folder of own spec files; None: the working directory
+    replaces : whether an existing file of this name is overwritten
     """
     text = sheet.text()
     table, _ = with_defaults(toml_of(text, sheet.name), sheet.name)

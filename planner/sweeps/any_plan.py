@@ -68,10 +68,8 @@ def request_in(
     Of a launch file ``asked`` answers what it leaves open, too, else the request that is
     ``beside`` it, else what is assumed; its own is that of the configuration that is started.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, LaunchError
-        It cannot be read, holds no plan, has no such row, or does not tell its model.
+    Raises SpecError, SearchSpaceError or LaunchError if it cannot be read, holds no plan, has no
+    such row, or does not tell its model.
     """
     if not is_launch_file(path):
         base = pinned_in(path, row, specs).request()
@@ -99,10 +97,7 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
 
     ``row`` counts from 1; without it the file of a search stands for its recommended plan.
 
-    Raises
-    ------
-    SpecError, LaunchError
-        The file cannot be read, holds no plan, or has no such row.
+    Raises SpecError or LaunchError if the file cannot be read, holds no plan, or has no such row.
     """
     if path.suffix == ".toml" and row is not None:
         raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
@@ -205,10 +200,7 @@ def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:
     """The plan of a file or of a launch, of a row of a result, or of a scenario of a sweep.
 
-    Raises
-    ------
-    SpecError, LaunchError
-        It cannot be read, holds no plan, or has no such row.
+    Raises SpecError or LaunchError if it cannot be read, holds no plan, or has no such row.
     """
     if os.path.isdir(path) and os.path.isfile(path / MANIFEST):
         return PinnedPlan.read(path / PLAN_FILE)

@@ -167,10 +167,7 @@ def workloads_of(column: str) -> tuple[str, ...]:
 def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
     """The name of the spec that a word means; None where a question is not about specs.
 
-    Raises
-    ------
-    PlannerError
-        There is no such spec, or it has faults.
+    Raises PlannerError if there is no such spec, or it has faults.
 
     >>> name_of(Catalogue(), "gpu", "H100"), name_of(Catalogue(), "num_gpus", "64")
     ('h100-sxm-80gb', None)

@@ -79,10 +79,7 @@ def on_dask(address: str, told: Callable[[str], None] | None = None) -> Run:
 
     ``told`` is given lines on what is waited for.
 
-    Raises
-    ------
-    MissingDependencyError
-        Dask's distributed is not installed.
+    Raises MissingDependencyError if dask's distributed is not installed.
     """
     try:
         import distributed  # noqa: F401

@@ -75,10 +75,7 @@ def run_part(plan: SweepPlan, part: Part) -> bytes:
 def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
     """The kinds of the columns of rows and of fronts.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, or is no part, as of the next two.
+    Raises SpecError if it cannot be read, or is no part, as of the next two.
     """
     head = next(_read(path, 0), {})
     kinds = {name: kind for name in ("rows", "fronts") if isinstance(kind := head.get(name), dict)}

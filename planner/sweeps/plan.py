@@ -116,10 +116,8 @@ class Scenario:
     def request(self, specs: Path | None, said: Said = str) -> Request:
         """The question as that of a search; ``said`` is how messages call a question.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            A value is not what its question takes, or is of another workload.
+        Raises SpecError or SearchSpaceError if a value is not what its question takes, or is of
+        another workload.
         """
         work = self.work
         questions = questions_of(work.workload)
@@ -209,10 +207,7 @@ class SweepPlan:
     def of_dict(cls, table: object) -> SweepPlan:
         """The plan of such tables.
 
-        Raises
-        ------
-        SearchSpaceError
-            They are none, or what they ask is unknown.
+        Raises SearchSpaceError if they are none, or what they ask is unknown.
         """
         has_none = isinstance(table, dict) and table.get("specs", "") is None
         return cls(

@@ -39,11 +39,8 @@ _MOST_FAULTS = 20
 def read_plan(word: str, specs: Path | None = None) -> SweepPlan:
     """A plan by the path of its file, or by the name of one that is shipped.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        The file is missing or no TOML, or what it asks is unknown, contradictory or too much:
-        one line for each fault.
+    Raises SpecError or SearchSpaceError if the file is missing or no TOML, or what it asks is
+    unknown, contradictory or too much: one line for each fault.
     """
     path = Catalogue(specs).find(SpecKind.SWEEPS, word)
     try:
@@ -61,10 +58,8 @@ def make_sweep(
 ) -> SweepPlan:
     """A plan of the tables of a file; ``said`` is how messages call a question.
 
-    Raises
-    ------
-    SearchSpaceError
-        What it asks is unknown, contradictory or too much: one line for each fault.
+    Raises SearchSpaceError if what it asks is unknown, contradictory or too much: one line for each
+    fault.
     """
     reader = _Reader(specs=specs, said=said)
     plan = reader.plan(table, name)

@@ -243,10 +243,7 @@ def run_sweep(
 
     ``progress`` is told how many scenarios are done and may raise `StopSearch`.
 
-    Raises
-    ------
-    OutputError
-        The directory cannot be written, or belongs to something else.
+    Raises OutputError if the directory cannot be written, or belongs to something else.
     """
     with Store.opened(folder, plan, fresh=fresh) as store:
         if store.is_complete:

@@ -105,10 +105,8 @@ class Shown:
 def shown_blocks(asked: Shown) -> Iterator[Block]:
     """What is asked of a sweep; nothing where it is written into files.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, OutputError
-        It is no sweep, a name or value is wrong, no scenario is meant, or a file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name or value is wrong,
+    no scenario is meant, or a file cannot be written.
     """
     if asked.against is not None:
         yield from _differences_of(asked, Sweep(asked.against))
@@ -288,10 +286,7 @@ def write_rows(
 ) -> int:
     """Write rows into the files that are given, as they come; how many there were.
 
-    Raises
-    ------
-    OutputError
-        A file cannot be written.
+    Raises OutputError if a file cannot be written.
     """
     number = 0
     if csv is not None and json_file is not None:
@@ -327,10 +322,8 @@ COUNT, PLACE = "count", "place"
 def draw_shown(picture: Picture, asked: Shown) -> None:
     """Draw what is asked of a sweep: of a pivot its matrix.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, OutputError
-        It is no sweep, a name is wrong, nothing is to be drawn, or the file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name is wrong, nothing is
+    to be drawn, or the file cannot be written.
     """
     sweep = asked.sweep
     names = check_columns(asked.pivot, sweep.columns, "--pivot")
@@ -340,10 +333,7 @@ def draw_shown(picture: Picture, asked: Shown) -> None:
 def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
     """Draw the picture that was asked for of a sweep.
 
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     groups = [group for group in summary.groups if group.knows(group.metric)]
     if not groups:

@@ -59,10 +59,7 @@ def identity(plan: SweepPlan) -> dict[str, str]:
 def check_same(mine: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
     """Refuse to go on where something else would compute something else.
 
-    Raises
-    ------
-    OutputError
-        It says what differs.
+    Raises OutputError if it says what differs.
     """
     if differ := differences(mine, other):
         raise OutputError(f"{who} has another {differ}: its results would not go together.")
@@ -132,10 +129,7 @@ class Store:
     def opened(cls, folder: Path, plan: SweepPlan, *, fresh: bool = False) -> Iterator[Store]:
         """The directory, made where there is none, for this process alone.
 
-        Raises
-        ------
-        OutputError
-            It cannot be written, is of another plan, version or specs, or in use.
+        Raises OutputError if it cannot be written, is of another plan, version or specs, or in use.
         """
         _make(folder)
         with _locked(folder):
@@ -322,10 +316,7 @@ def _own(path: Path) -> TextIO:
 class CsvRow(Mapping[str, Value]):
     """A line of a table, of which only the cells that somebody asks for are read.
 
-    Raises
-    ------
-    SpecError
-        There is no such column, or a cell is none of its column.
+    Raises SpecError if there is no such column, or a cell is none of its column.
     """
 
     __slots__ = ("_at", "_cells", "_place")
@@ -380,12 +371,13 @@ class PartRow(dict[str, Value]):
 
 @record()
 class Sweep:
-    """What ``planner sweep`` wrote into a directory; of one that was ended early what is done.
+    """Results of a sweep in a directory; of an unfinished sweep, the scenarios that are done.
 
-    Raises
-    ------
-    SpecError
-        There is no such directory, no sweep in it, or it cannot be read.
+    Raises SpecError if the directory does not exist, has no sweep, or cannot be read.
+
+    Parameters
+    ----------
+    folder : directory of the results
     """
 
     folder: Path
@@ -396,7 +388,7 @@ class Sweep:
 
     @cached_property
     def plan(self) -> SweepPlan:
-        """What was asked."""
+        """The plan of the sweep."""
         begun = self._begun
         try:
             return SweepPlan.of_dict(begun["plan"])
@@ -405,7 +397,7 @@ class Sweep:
 
     @property
     def version(self) -> str:
-        """The version of planner that began it."""
+        """The version of planner that started the sweep."""
         try:
             return str(table_of(self._begun["identity"], "identity")["version"])
         except (KeyError, SpecError) as error:
@@ -433,7 +425,7 @@ class Sweep:
 
     @cached_property
     def done(self) -> int:
-        """The scenarios that there are results of."""
+        """The number of scenarios with results."""
         if self.is_complete:
             return self.plan.num_scenarios
         return sum(part.end - part.first for part, _ in self._parts())
@@ -448,7 +440,7 @@ class Sweep:
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
-        """The scenarios, one after the other; memory does not grow with their number."""
+        """The scenarios, one after the other, read from disk in constant memory."""
         parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
         found = self._table(SCENARIOS) if self.is_complete else parts
         number = 0
@@ -461,7 +453,7 @@ class Sweep:
             )
 
     def front_rows(self) -> Iterator[Row]:
-        """The scenarios that no other beats in everything, for each work and model."""
+        """The scenarios on the Pareto front of each work and model."""
         if self.is_complete:
             yield from self._table(FRONT)
             return
@@ -469,15 +461,15 @@ class Sweep:
         yield from (row for row in self.rows() if row["scenario"] in numbers)
 
     def scenarios(self) -> pd.DataFrame:
-        """All scenarios as a frame; units are in the names of its columns."""
+        """All scenarios as a pandas frame; units are in the names of its columns."""
         return _frame(self.rows(), self.columns)
 
     def front(self) -> pd.DataFrame:
-        """The front across scenarios as a frame."""
+        """The scenarios on the Pareto front of each work and model as a pandas frame."""
         return _frame(self.front_rows(), self.columns)
 
     def summary(self) -> Summary:
-        """What the scenarios say together: the cheapest, the fastest, what does not fit."""
+        """The cheapest and the fastest scenarios, ties, and what does not fit."""
         from planner.sweeps.summary import summarize
 
         return summarize(self.rows(), self.plan)

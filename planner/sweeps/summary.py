@@ -40,7 +40,14 @@ _SAME = 1e-3
 
 @dataclass(slots=True)
 class Spotted:
-    """The best scenario of a place with so many GPUs by each measure, or why it has no plan."""
+    """Best scenario of a place and number of GPUs.
+
+    Parameters
+    ----------
+    found : best scenario by measure
+    reason : why there is no plan; empty: there is a plan
+    feasible : whether a scenario has a plan
+    """
 
     found: dict[str, Standing] = field(default_factory=dict)
     reason: str = ""
@@ -49,9 +56,19 @@ class Spotted:
 
 @record(kw_only=True)
 class Overtaking:
-    """From ``num_gpus`` on ``second`` is better than ``first``, by these shares before and after.
+    """The number of GPUs from which one place is better than another.
 
-    ``before`` is the next smaller number of GPUs, with which ``first`` was better.
+    Parameters
+    ----------
+    measure : measure of the comparison
+    first : place that is better with fewer GPUs
+    second : place that is better with ``num_gpus`` or more
+    before : next smaller number of GPUs
+    num_gpus : number of GPUs from which ``second`` is better
+    behind : relative disadvantage of ``second`` with ``before`` GPUs
+    ahead : relative advantage of ``second`` with ``num_gpus`` GPUs
+    is_of_winners : ``first`` is the best place with ``before`` GPUs, ``second`` with ``num_gpus``
+    is_tie : published runs do not distinguish the two
     """
 
     measure: str
@@ -67,10 +84,22 @@ class Overtaking:
 
 @dataclass
 class Group:
-    """The scenarios that do the same work, so that they can be weighed against each other.
+    """Scenarios of equal work, which can be ranked against each other.
 
-    ``asked`` is what tells the work from that of other groups; ``by`` says in words what places
-    are, and what they are combined with; ``prices`` have a row of each GPU and contract.
+    Parameters
+    ----------
+    work : name of the work in the plan
+    workload : ``train``, ``inference``, ``serve`` or ``rl``
+    model : name of the model
+    asked : answers to questions that differ between groups
+    shown : measure to show, cost by default
+    by : what a place is, and what it is combined with, in words
+    scenarios : number of scenarios
+    feasible : number of scenarios with a plan
+    unpriced : places without a price
+    with_work : lowest price of an hour with work [USD] over solid prices, with its row
+    prices : first row of each GPU and contract
+    spots : best scenario of each place and number of GPUs
     """
 
     work: str
@@ -89,7 +118,13 @@ class Group:
     _kept: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
-        """Take in a scenario."""
+        """Add a scenario to the counts, prices and best scenarios of the group.
+
+        Parameters
+        ----------
+        row : result columns of the scenario
+        spot : place and number of GPUs of the scenario
+        """
         self.scenarios += 1
         here = self.spots.setdefault(spot, Spotted())
         if not row["feasible"]:
@@ -122,17 +157,18 @@ class Group:
 
     @property
     def best(self) -> dict[str, Row]:
-        """A row by measure: the best in a bad case, or of those tied with it the best known."""
+        """The best row by measure: by its bad case, or of those tied with it the one with most
+        evidence."""
         return self._best()
 
     @property
     def proven(self) -> dict[str, Row]:
-        """The same of software that was measured on its GPU."""
+        """The best row by measure among software that was measured on its GPU."""
         return self._best(is_proven=True)
 
     @property
     def solid(self) -> dict[str, Row]:
-        """The same of prices that nobody needs to doubt."""
+        """The best row by measure among prices without doubts."""
         return self._best(is_solid=True)
 
     def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
@@ -153,8 +189,12 @@ class Group:
         return found
 
     def regret(self, measure: str) -> float:
-        """What the best is expected to lose against those of all other places and numbers, as a
-        share of its measure; NaN where nothing tells.
+        """Expected loss of the best row against all other places and numbers of GPUs, as a share of
+        its measure; NaN: unknown errors.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
         """
         best, sign = self.best.get(measure), better(measure)
         others = (here.found.get(measure) for here in self.spots.values())
@@ -169,6 +209,10 @@ class Group:
         """The best as predicted of the rows that are tied with the best and predicted to be better.
 
         Of each kind of evidence the best in a bad case is looked at.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
         """
         best = self.best.get(measure)
         if best is None:
@@ -183,7 +227,7 @@ class Group:
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """The best row by each measure; behind one with a doubtful price the best without, True."""
+        """The best row by each measure; after one with a doubtful price, a best without."""
         headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
@@ -195,26 +239,37 @@ class Group:
 
     @property
     def places(self) -> list[Place]:
-        """Where the scenarios run, in order."""
+        """The places of the scenarios, in order."""
         return [*dict.fromkeys(place for place, _ in self.spots)]
 
     @property
     def counts(self) -> list[Value]:
-        """The numbers of GPUs that were asked for, in order; None where nobody asked for one."""
+        """The requested numbers of GPUs, in order; None: not specified."""
         found = {count: None for _, count in self.spots}
         return sorted(found, key=_number_first)
 
     @property
     def metric(self) -> str:
-        """The measure to tell: the one that was chosen, or time where no cost is known."""
+        """The measure to show: the chosen one, or time if no cost is known."""
         return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
 
     def knows(self, measure: str) -> bool:
-        """Whether a measure is known of any scenario; it is kept if it was chosen, too."""
+        """Whether a measure is known of any scenario, or was chosen.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        """
         return any(measure in here.found for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
-        """Where a measure is best, with ``count`` GPUs or with any number; None: it is unknown."""
+        """The place and number of GPUs where a measure is best; None: unknown.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        count : number of GPUs; None: any
+        """
         known = [
             spot
             for spot, here in self.spots.items()
@@ -234,7 +289,13 @@ class Group:
         return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
-        """The spots whose measure published runs do not tell from that of a spot, or the best."""
+        """The places and numbers of GPUs that are tied with one of them, or with the best.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        spot : place and number of GPUs; None: the best
+        """
         spot = spot or self.best_spot(measure)
         if spot is None:
             return []
@@ -246,7 +307,12 @@ class Group:
         ]
 
     def overtakings(self, measure: str) -> list[Overtaking]:
-        """Where a GPU becomes better than another under the same terms, winners first."""
+        """The numbers of GPUs from which one GPU is better than another under the same terms.
+
+        Parameters
+        ----------
+        measure : name of the measure, such as ``cost_usd``
+        """
         under: dict[Place, list[Place]] = {}
         for place in self.places:
             under.setdefault(place[1:], []).append(place)
@@ -299,7 +365,7 @@ class Group:
         return None if first is None else first[0]
 
     def nowhere(self) -> dict[str, list[Place]]:
-        """The places without a plan for any number of GPUs, by the reason with the most GPUs."""
+        """The places without a plan for any number of GPUs, by reason."""
         reasons: dict[Place, str] = {}
         for (place, _), here in sorted(
             self.spots.items(), key=lambda one: _number_first(one[0][1])
@@ -315,19 +381,25 @@ class Group:
 
 @record(kw_only=True)
 class Summary:
-    """The groups of a sweep, and how many of its scenarios they have."""
+    """Scenarios of a sweep in groups of equal work.
+
+    Parameters
+    ----------
+    plan : plan of the sweep
+    groups : groups of scenarios
+    """
 
     plan: SweepPlan
     groups: tuple[Group, ...]
 
     @property
     def scenarios(self) -> int:
-        """How many there are results of."""
+        """The number of scenarios with results."""
         return sum(group.scenarios for group in self.groups)
 
     @property
     def feasible(self) -> int:
-        """How many have a plan."""
+        """The number of scenarios with a plan."""
         return sum(group.feasible for group in self.groups)
 
 

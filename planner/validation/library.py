@@ -12,12 +12,13 @@ from planner.base.enums import AttentionKind, LinkKind, PositionEmbedding
 from planner.base.units import UNITS
 from planner.confidence.classes import has_experts
 from planner.errors import SpecError
+from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue, default_cluster
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleUp
 from planner.specs.load import read_toml
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.paths import SpecKind
 from planner.specs.profile import kind_of_profile
 from planner.validation.runs import Run, is_path, model_rule

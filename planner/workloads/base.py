@@ -195,11 +195,14 @@ class Scene:
 
 @record(kw_only=True, repr=False)
 class Evaluation:
-    """One configuration judged.
+    """One configuration with its predictions.
 
-    ``rejected_by`` is what `planner.workloads.plan.evaluated` finds that rejects it, empty
-    where it is feasible. ``more`` are result columns beside those of its candidates,
-    ``detail`` what they come from.
+    Parameters
+    ----------
+    candidates : judged configuration
+    rejected_by : rule or limit that rejects the configuration; empty: feasible
+    more : result columns in addition to those of ``candidates``
+    detail : times of a burst of requests; None: no burst
     """
 
     candidates: Candidates
@@ -213,20 +216,20 @@ class Evaluation:
 
     @property
     def source(self) -> Source:
-        """Where the configuration comes from."""
+        """The source of the configuration."""
         return self.candidates.source
 
     @property
     def estimate(self) -> Any:
-        """The estimate behind the candidates."""
+        """The estimate behind the candidates; None: they have none."""
         return getattr(self.candidates, "estimate", None)
 
     def table(self) -> Columns:
-        """One row: the configuration, its predictions, what rejects it."""
+        """Result columns of the configuration, one row."""
         return {**self.candidates.columns(), **self.more, "rejected_by": [self.rejected_by]}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row, with intervals and what was asked; units are in the names."""
+        """Result columns as a pandas frame of one row, with intervals and the question."""
         import pandas as pd
 
         return pd.DataFrame(full_columns(self.table(), [self.source]))

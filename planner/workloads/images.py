@@ -30,10 +30,8 @@ def image_fields(
 
     ``sequence_length``: tokens among which are theirs; None: as many as are needed.
 
-    Raises
-    ------
-    SpecError
-        The model has no vision tower, a size is none, or they do not find room in the sequence.
+    Raises SpecError if the model has no vision tower, a size is none, or they do not find room in
+    the sequence.
     """
     given = {
         name: value

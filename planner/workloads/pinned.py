@@ -74,10 +74,7 @@ class PinnedPlan:
     def request(self) -> Request:
         """The request whose one configuration this is.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            An answer or a value is not what its name takes.
+        Raises SpecError or SearchSpaceError if an answer or a value is not what its name takes.
         """
         named = {
             name: self.parameters[name]
@@ -98,10 +95,8 @@ class PinnedPlan:
     def from_dict(cls, table: object, where: str) -> Self:
         """A plan out of what `to_dict` made, here or in an older version.
 
-        Raises
-        ------
-        SpecError
-            Something is unknown, or missing and without a default; the message names ``where``.
+        Raises SpecError if something is unknown, or missing and without a default; the message
+        names ``where``.
         """
         if not isinstance(table, Mapping):
             raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
@@ -159,10 +154,7 @@ class PinnedPlan:
     def read(cls, path: Path) -> Self:
         """The plan of a TOML or JSON file.
 
-        Raises
-        ------
-        SpecError
-            It cannot be read, or is no plan.
+        Raises SpecError if it cannot be read, or is no plan.
         """
         if path.suffix != ".json":
             return cls.from_dict(read_toml(path), str(path))

@@ -33,10 +33,7 @@ def workload_names() -> tuple[str, ...]:
 def known_workload(name: str) -> str:
     """The name, if it is that of a workload.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is not.
+    Raises SearchSpaceError if it is not.
     """
     known = workload_names()
     if name not in known:
@@ -48,10 +45,7 @@ def known_workload(name: str) -> str:
 def workload_of(name: str) -> Workload:
     """A workload by name.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is unknown.
+    Raises SearchSpaceError if it is unknown.
     """
     if known_workload(name) not in _REGISTERED:
         module, attribute = _SHIPPED[name]

@@ -106,10 +106,7 @@ def session_reuse(request: Request, work: ServingWorkload) -> Reuse | None:
     A request has all prompts and answers of its session before it, and as many new tokens as make
     the mean prompt as long as it is.
 
-    Raises
-    ------
-    SearchSpaceError
-        The prompts are too short for so many requests.
+    Raises SearchSpaceError if the prompts are too short for so many requests.
     """
     turns, calls = request.turns or 1, request.tool_calls * (request.turns or 1)
     number = turns + calls
@@ -166,10 +163,8 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
 
     Nothing more where the share that is found is given.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Sessions cannot be as they are said, or what keeps prefixes has none to keep.
+    Raises SpecError or SearchSpaceError if sessions cannot be as they are said, or what keeps
+    prefixes has none to keep.
     """
     router, found = checked_router(request.router), None
     if request.prefix_cache_hit_rate is None:
@@ -191,10 +186,7 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
 def checked_router(given: str) -> str:
     """How requests find a replica.
 
-    Raises
-    ------
-    SpecError
-        It is no way that is known.
+    Raises SpecError if it is no way that is known.
     """
     word = given.strip().lower().replace("-", "_")
     if word not in ROUTERS:

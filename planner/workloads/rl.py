@@ -105,10 +105,7 @@ _LEARNING = terms_about("learning_setting")
 def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
     """The model, the step and the space of a request.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     if request.num_gpus is None:
         raise SearchSpaceError("Give the number of GPUs with --gpus.")
@@ -293,10 +290,7 @@ def rl_mesh(
 
     Placements that rules exclude are left out where there are others.
 
-    Raises
-    ------
-    SearchSpaceError
-        A parameter or a value is unknown, or there is no value left.
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))

@@ -27,12 +27,8 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
 
     That reaches the rate; of a burst, as a number of requests that start together drains.
 
-    Raises
-    ------
-    SearchSpaceError
-        The burst has no requests, or too many; or there are several configurations.
-    InfeasibleError
-        No concurrency that fits reaches the rate.
+    Raises SearchSpaceError if the burst has no requests, or too many; or there are several
+    configurations; InfeasibleError if no concurrency that fits reaches the rate.
     """
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
@@ -171,10 +167,7 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
     Of several concurrencies the fewest requests in flight that reach the rate; the capacity is
     that of the most that find room.
 
-    Raises
-    ------
-    InfeasibleError
-        No concurrency that fits reaches the rate.
+    Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
     stated = source.setting.workload.request_rate
     candidates = source.judged(configurations)

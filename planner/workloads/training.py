@@ -366,10 +366,7 @@ def mesh_of(
     neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
     follows from others may be among the settings, where it agrees with them.
 
-    Raises
-    ------
-    SearchSpaceError
-        A parameter or a value is unknown, or there is no value left.
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
     as_given = AsGiven.of(settings)
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}

@@ -9,7 +9,8 @@ from planner.base.enums import (
 )
 from planner.layers.model import Layer, describe
 from planner.layers.operators import Element, Elementwise, Op, Part, Product, Spread, columns
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup
 
 H = 64
 

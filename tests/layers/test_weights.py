@@ -6,7 +6,8 @@ from planner.layers.attention import attention_block
 from planner.layers.model import embedding, held_by, logits
 from planner.layers.operators import Holder
 from planner.layers.residual import feed_forward_block
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 
 def _attention(h: int, **spec: object) -> int:

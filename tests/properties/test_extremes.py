@@ -14,8 +14,9 @@ from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.memory import MEMORY_PARTS
 from planner.estimators.training.share import Setting
 from planner.layers.model import count_parameters
+from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.price import one_price
 from planner.specs.site import Site
 from planner.specs.workload import TrainingWorkload

@@ -20,7 +20,8 @@ from scalar_state import State
 from scalar_tensors import kept as kept_tensors
 from scalar_tensors import tensor_bytes
 
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
 def repeated_layers(world: World, layout: Layout) -> float:

@@ -17,7 +17,8 @@ from scalar_parameters import (
 )
 from scalar_state import State
 
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup
 
 # Blocks of 64 share an 8-bit scale, 256 of those an fp32 one.
 NF4 = (64 * 256 * 4 + 256 * 8 + 32) / (64 * 256 * 8)

@@ -34,7 +34,8 @@ from scalar_modules import modules, repeated
 from scalar_state import State, scan
 from scalar_tensors import repeated_share
 
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup
 
 
 @dataclass(frozen=True, kw_only=True)

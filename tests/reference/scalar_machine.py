@@ -13,9 +13,10 @@ from typing import Any
 from scalar_attention import attention_kernels, kernel_rates
 from scalar_table import tabulated_flops
 
+from planner.specs.attention import AttentionSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
-from planner.specs.model import AttentionSpec, ModelSpec
+from planner.specs.model import ModelSpec
 from planner.specs.workload import TrainingWorkload
 
 # The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,

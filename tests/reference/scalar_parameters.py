@@ -10,7 +10,8 @@ from scalar_machine import Layout, World, value_dim
 from scalar_state import State
 from scalar_state import parameters as state_parameters
 
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 Counts = tuple[float, float]
 

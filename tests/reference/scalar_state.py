@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from scalar_machine import Layout, World, fused_kernel, tokens
 
-from planner.specs.model import AttentionSpec
+from planner.specs.attention import AttentionSpec
 
 
 @dataclass(frozen=True, kw_only=True)

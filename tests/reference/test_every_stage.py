@@ -25,7 +25,8 @@ from planner.estimators.training import sharding
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.sharding import StageLayers
 from planner.estimators.training.share import Setting
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.attention import AttentionSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 PIPELINES = [(13, 1), (16, 1), (31, 1), (32, 1), (13, 2), (16, 2)]
 

@@ -31,10 +31,7 @@ _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 def changed_request(base: Request, changes: Mapping[str, object], said: Said = str) -> Request:
     """A request with other answers and settings, by their names or short names.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A name is unknown, or a value is not what it takes.
+    Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
     """
     known = terms_of(base.workload, "parameter", "question", "pool")
     answers: dict[str, object] = {}
@@ -53,7 +50,14 @@ _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
 
 @record(kw_only=True)
 class Seen:
-    """One plan that is compared: what was asked, what it reaches, what its time is made of."""
+    """One of the plans of a comparison; each attribute is computed at its first use and cached.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    found : judged configuration
+    name : name in the comparison
+    """
 
     plan: Plan
     found: Evaluation
@@ -61,37 +65,37 @@ class Seen:
 
     @cached_property
     def row(self) -> Row:
-        """Its result columns."""
+        """Result columns of the plan."""
         return first_row(self.found.table())
 
     @cached_property
     def steps(self) -> dict[str, ExplainedStep]:
-        """Its steps by kind."""
+        """Steps of the plan by kind; predicts the plan again."""
         return {step.name: step for step in explained_steps(self.plan, self.found)}
 
     @property
     def reason(self) -> str:
-        """The rule that it breaks, in words; empty where it is possible."""
+        """Rule that the plan breaks, in words; empty: none."""
         return broken(self.plan, self.found) if self.found.rejected_by else ""
 
     @property
     def sure(self) -> Confidence | None:
-        """How sure its predictions are."""
+        """90 % intervals of the predictions; None: unknown."""
         return self.found.source.confidence(number(self.row["num_gpus"]))
 
     @cached_property
     def facts(self) -> list[MovingFact]:
-        """The open facts that move it."""
+        """Assumptions that change the predictions of the plan."""
         return moving_facts(self.plan, self.found.candidates)
 
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
-        """The 90 % intervals of its results by column."""
+        """90 % interval of each result column."""
         return intervals(self.row, self.sure)
 
     @cached_property
     def memory(self) -> dict[str, float]:
-        """GiB of each part of the fullest GPU's memory."""
+        """Memory of the fullest GPU by part [GiB]."""
         return {
             name.removeprefix(_MEMORY).removesuffix(_UNIT): number(amount)
             for name, amount in self.row.items()
@@ -100,7 +104,7 @@ class Seen:
 
     @cached_property
     def asked(self) -> dict[str, Value]:
-        """Every answer and every parameter."""
+        """Every answer and parameter of the plan."""
         pinned = PinnedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
         questions = terms_of(self.plan.workload.name, "question")
@@ -114,9 +118,14 @@ class Seen:
 
 @record(kw_only=True)
 class Term:
-    """What two plans have of a part of time [s] or memory [GiB], or of a result column.
+    """A part of the time [s], of the memory [GiB] or a result column of two plans.
 
-    ``ends`` are those of 90 % intervals, where runs like these are published.
+    Parameters
+    ----------
+    name : name of the part or column
+    one : value of the first plan
+    other : value of the second plan
+    ends : 90 % interval of each value; None: unknown
     """
 
     name: str
@@ -126,11 +135,11 @@ class Term:
 
     @property
     def gain(self) -> float:
-        """How much more the other plan has."""
+        """Value of the second plan less that of the first [s, GiB or unit of the column]."""
         return self.other - self.one
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The term as a dictionary for JSON."""
         intervals = [None if ends is None else [*map(known_value, ends)] for ends in self.ends]
         return {
             "name": self.name,
@@ -143,21 +152,27 @@ class Term:
 
 @record(kw_only=True)
 class Difference:
-    """A plan beside ``other``, that of ``--against``."""
+    """Two plans compared term by term.
+
+    Parameters
+    ----------
+    one : first plan
+    other : second plan (``against``)
+    """
 
     one: Seen
     other: Seen
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, Value]]:
-        """What is asked or set otherwise, the first plan's value first."""
+        """Settings and answers that differ, as values of the first and the second plan."""
         names = dict.fromkeys((*self.one.asked, *self.other.asked))
         both = {name: (self.one.asked.get(name), self.other.asked.get(name)) for name in names}
         return {name: values for name, values in both.items() if values[0] != values[1]}
 
     @cached_property
     def results(self) -> list[Term]:
-        """What both reach, of the columns that tell plans of this kind."""
+        """Main result columns of both plans."""
         wording = self.one.plan.workload.wording
         names = [*wording.told, "peak_memory_gib", _HEADROOM]
         ends = self.one.ends, self.other.ends
@@ -174,7 +189,7 @@ class Difference:
 
     @cached_property
     def times(self) -> dict[str, list[Term]]:
-        """By kind of step the terms of its time [s], those that differ most first."""
+        """Terms of the time of each kind of step [s], largest difference first."""
         return {
             name: _terms(self.one.steps[name].terms, self.other.steps[name].terms)
             for name in self.one.steps
@@ -183,18 +198,18 @@ class Difference:
 
     @cached_property
     def memory(self) -> list[Term]:
-        """Parts of the memory [GiB], those that differ most first."""
+        """Parts of the memory [GiB], largest difference first."""
         return _terms(self.one.memory, self.other.memory)
 
     @property
     def tie_factor(self) -> float:
-        """The factor within which published runs do not tell the two apart; 1: they do."""
+        """Factor within which published runs do not distinguish the plans; 1: they do."""
         factors = (seen.sure.layout for seen in self._both if seen.sure is not None)
         return max(factors, default=1.0) if self.one.plan.problem.has_ties else 1.0
 
     @property
     def is_tie(self) -> bool:
-        """Whether published runs do not tell which plan is better."""
+        """Whether published runs do not distinguish which plan is better."""
         goal = self.one.plan.problem.objectives[0].name
         one, other = (float(seen.found.candidates.value(goal).ravel()[0]) for seen in self._both)
         return 1 / self.tie_factor < other / one < self.tie_factor
@@ -204,7 +219,7 @@ class Difference:
         return self.one, self.other
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The difference as a dictionary for JSON."""
         told: dict[str, object] = {
             "settings": {name: list(values) for name, values in self.settings.items()},
             "impossible": self.other.reason,
@@ -233,10 +248,15 @@ _EQUAL = 1e-9
 
 @record(kw_only=True)
 class Result:
-    """A result column of several plans; NaN of one that is impossible or has none.
+    """A result column of several plans.
 
-    ``ends`` are 90 % intervals. ``best`` is the place of the winner; ``ties`` are the places of
-    those that published runs do not tell from it.
+    Parameters
+    ----------
+    name : name of the column
+    values : value of each plan; NaN: infeasible or not known
+    ends : 90 % interval of each value; None: unknown
+    best : index of the best plan
+    ties : indices of the plans that are tied with the best
     """
 
     name: str
@@ -246,7 +266,7 @@ class Result:
     ties: tuple[int, ...]
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The column as a dictionary for JSON."""
         return {
             "name": self.name,
             "values": [*map(known_value, self.values)],
@@ -258,9 +278,12 @@ class Result:
 
 @record(kw_only=True)
 class ComparedPlans:
-    """Plans by their names; ``missing`` has what has no plan, and why.
+    """Several plans compared, at least one of them feasible.
 
-    At least one of them is possible.
+    Parameters
+    ----------
+    seens : plans
+    missing : reason by name that has no plan
     """
 
     seens: tuple[Seen, ...]
@@ -275,7 +298,7 @@ class ComparedPlans:
 
     @cached_property
     def results(self) -> list[Result]:
-        """The results that differ, in the order in which such plans are told."""
+        """Main result columns that differ."""
         shown = (*self.seens[0].plan.workload.wording.told, _PEAK_MEMORY, "memory_headroom_gib")
         names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
         found = [self._result(name) for name in names]
@@ -283,7 +306,7 @@ class ComparedPlans:
 
     @cached_property
     def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """Seconds by kind of step and by term, of each plan."""
+        """Seconds of each plan by kind of step and term [s]."""
         kinds = dict.fromkeys(kind for seen in self._possible for kind in seen.steps)
         return {
             kind: _side_by_side(
@@ -297,11 +320,17 @@ class ComparedPlans:
 
     @cached_property
     def memory(self) -> dict[str, tuple[float, ...]]:
-        """GiB by part, of each plan."""
+        """Memory of each plan by part [GiB]."""
         return _side_by_side([seen.memory for seen in self.seens])
 
     def tie_factor(self, one: int, other: int) -> float:
-        """Within which factor published runs do not tell two plans apart; 1: they do."""
+        """Factor within which published runs do not distinguish two plans; 1: they do.
+
+        Parameters
+        ----------
+        one : index of a plan
+        other : index of another plan
+        """
         plans = self.seens[one], self.seens[other]
         factors = (seen.sure.layout for seen in plans if seen.sure is not None)
         has_ties = all(seen.plan.problem.has_ties for seen in plans)
@@ -309,7 +338,7 @@ class ComparedPlans:
 
     @property
     def wins(self) -> dict[int, list[str]]:
-        """The columns that each plan alone is best in, ties left out."""
+        """Columns in which each plan alone is best, without ties, by index of the plan."""
         wins: dict[int, list[str]] = {}
         for result in self.results:
             if not result.ties:
@@ -317,7 +346,7 @@ class ComparedPlans:
         return wins
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
         return {
             "plans": [
                 {

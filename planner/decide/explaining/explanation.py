@@ -37,10 +37,16 @@ _KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 @record(kw_only=True)
 class Assumption:
-    """A fact that nobody gave, or a number of a spec that nobody measured, and what it moves most.
+    """An assumption of a plan, with its effect on the column that it changes most.
 
-    ``tried`` says what it was changed to; ``low`` and ``high`` are the least and the greatest
-    value of ``column`` over what is assumed and what was tried.
+    Parameters
+    ----------
+    name : question, parameter or number of a spec
+    assumed : assumed value in words
+    tried : alternatives in words
+    column : result column
+    low : least value of ``column`` over assumption and alternatives
+    high : greatest value of ``column`` over assumption and alternatives
     """
 
     name: str
@@ -56,7 +62,7 @@ class Assumption:
         return self.high / self.low if self.low > 0 else math.inf
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The assumption as a dictionary for JSON."""
         return {**vars(self), "spread": self.spread if math.isfinite(self.spread) else None}
 
 
@@ -139,10 +145,14 @@ MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 
 @record(kw_only=True)
 class Explanation:
-    """A plan of one configuration, explained; each part is worked out when it is asked for.
+    """Explanation of one plan; each attribute is computed at its first use and cached.
 
-    ``against`` is the plan beside which it stands, if any; ``burst`` the requests at once that
-    `planner.estimate` takes.
+    Parameters
+    ----------
+    plan : plan of the question
+    found : judged configuration
+    against : plan to compare with; None: none
+    burst : requests that arrive at once; None: none
     """
 
     plan: Plan
@@ -157,29 +167,29 @@ class Explanation:
 
     @property
     def row(self) -> Row:
-        """Its result columns."""
+        """Result columns of the plan."""
         return self.seen.row
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The result columns that changes are told in: what such plans reach, and their memory."""
+        """Names of the result columns that effects are reported in."""
         names = (*self.plan.workload.wording.told, *MEMORY)
         return tuple(name for name in dict.fromkeys(names) if name in self.row)
 
     @property
     def steps(self) -> list[ExplainedStep]:
-        """Every kind of step with its operators, the longest first."""
+        """Every kind of step with its operators, longest first; predicts the plan again."""
         return [*self.seen.steps.values()]
 
     @cached_property
     def memory(self) -> dict[str, float]:
-        """GiB of each part of the fullest GPU's memory, the largest first."""
+        """Memory of the fullest GPU by part, largest first [GiB]."""
         parts = self.seen.memory.items()
         return dict(sorted((part for part in parts if part[1]), key=lambda part: -part[1]))
 
     @cached_property
     def bound(self) -> Row | None:
-        """The row of the same plan where everything reaches its peak at once; None if unknown."""
+        """Result columns of the plan at the peaks of GPU and links; None: unknown."""
         pinned = PinnedPlan.of(self.plan, self.row).request()
         try:
             given = pinned.flops_efficiency if pinned.workload == "train" else None
@@ -191,21 +201,21 @@ class Explanation:
 
     @cached_property
     def sensitivities(self) -> list[Sensitivity]:
-        """What changes where hardware, terms or the question do."""
+        """Effects of changed hardware, terms, software and question; predicts each changed plan."""
         return sensitivities(self.plan, self.found, self.row, self.burst)
 
     @cached_property
     def assumptions(self) -> list[Assumption]:
-        """What the plan assumes and is moved by, the most first."""
+        """Assumptions that change the predictions, largest effect first."""
         return assumptions(self.seen, self.columns, self.burst)
 
     @cached_property
     def difference(self) -> Difference | None:
-        """What the other plan gains and loses."""
+        """Gains and losses of the plan ``against``; None: there is no such plan."""
         return None if self.against is None else Difference(one=self.seen, other=self.against)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them; times in seconds, memory in GiB."""
+        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
         sources = Sources(self.plan)
         row = {name: known_value(value) for name, value in self.row.items()}
         bound = self.bound

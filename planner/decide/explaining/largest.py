@@ -37,12 +37,18 @@ Grown = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
 
 @record(kw_only=True)
 class Largest:
-    """The largest number of a thing with which a plan is feasible.
+    """The largest batch or length with which a plan is feasible.
 
-    ``name`` is the parameter or question, ``own`` the plan's number, ``most`` the largest that was
-    tried, and ``ends_at`` what ends there. ``largest`` is None where not even one is feasible.
-    ``following`` is the next number that the rules allow, and ``reason`` what rejects it. ``rows``
-    are the result columns of some numbers, the largest among them.
+    Parameters
+    ----------
+    name : parameter or question that grows
+    own : value of the plan
+    most : largest value that was tried
+    ends_at : name of what limits ``most``
+    largest : largest feasible value; None: none
+    following : next value that the rules allow; None: none
+    reason : what rejects ``following``
+    rows : result columns by value, for some values and the largest
     """
 
     name: str
@@ -56,11 +62,11 @@ class Largest:
 
     @property
     def row(self) -> Row | None:
-        """The result columns at the largest."""
+        """Result columns at the largest value; None: nothing is feasible."""
         return None if self.largest is None else self.rows[self.largest]
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The largest value as a dictionary for JSON."""
         rows = [
             {self.name: number, **{name: known_value(value) for name, value in row.items()}}
             for number, row in self.rows.items()
@@ -113,10 +119,8 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
 
     All requests at once find room for it; of a plan with more than have room, as many as do.
 
-    Raises
-    ------
-    SearchSpaceError
-        Samples have lengths of their own, or it is no length of the workload.
+    Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
+    workload.
     """
     work, workload = found.source.setting.workload, plan.workload
     known = workload.longest or workload.lengths
@@ -257,10 +261,13 @@ MOST_METHODS = 2_000
 
 @record(kw_only=True)
 class Method:
-    """One of several methods: the ``values`` by which it differs, and the most that fits.
+    """The largest batch of one method.
 
-    ``largest`` is None of what cannot be planned at all; ``reason`` is what ends the batch, or why
-    there is none.
+    Parameters
+    ----------
+    values : values of the settings that differ between methods
+    largest : largest batch; None: the method is invalid
+    reason : what limits the batch, or why there is none
     """
 
     values: Row
@@ -269,16 +276,20 @@ class Method:
 
     @property
     def row(self) -> Row:
-        """The result columns at the largest batch; none where nothing is feasible."""
+        """Result columns at the largest batch; empty: nothing is feasible."""
         found = None if self.largest is None else self.largest.row
         return {} if found is None else found
 
 
 @record(kw_only=True)
 class Methods:
-    """Methods with the largest batch of each, ordered by what they differ in.
+    """The largest batch of each method, in the order of the listed values.
 
-    ``name`` is what grows: ``micro_batch_size`` to train, ``concurrency`` to serve.
+    Parameters
+    ----------
+    plan : plan of the question
+    name : parameter that grows: ``micro_batch_size`` to train, ``concurrency`` to serve
+    methods : methods with their largest batches
     """
 
     plan: Plan
@@ -317,10 +328,8 @@ def methods_of_layouts(request: Request) -> Methods:
 
     What is not set keeps its default, not that of a space.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are too many methods.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    too many methods.
     """
     workload = workload_of(request.workload)
     _check_batch(workload)

@@ -218,10 +218,7 @@ def read_question(
 ) -> OperatorQuestion:
     """The question that texts or values ask; None stands for what is not given.
 
-    Raises
-    ------
-    SearchSpaceError
-        A value is not what its name takes, is missing, or is of no use.
+    Raises SearchSpaceError if a value is not what its name takes, is missing, or is of no use.
     """
     asked = {name: value for name, value in given.items() if value is not None}
     kinds = [chosen(word, "an operator", KINDS) for word in several(operator, "an operator")]
@@ -305,10 +302,13 @@ _USUAL = {"precision": ComputePrecision.BF16.word}
 
 @record(kw_only=True)
 class OperatorTimes:
-    """Operators with their times: a row for each, equally long columns by name.
+    """Times of operators, one row for each.
 
-    ``works``: what each does, as `planner explain` tells it. ``assumed``: what was chosen for the
-    user, and what was left out.
+    Parameters
+    ----------
+    columns : equally long columns by name; times in seconds, rates in TFLOP/s and GB/s
+    works : FLOPs, bytes and bounds of each row
+    assumed : assumptions in sentences
     """
 
     columns: Mapping[str, Sequence[Value]]
@@ -322,10 +322,8 @@ class OperatorTimes:
 def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
     """Seconds of every combination.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A name is unknown, there are too many operators, or none on these GPUs.
+    Raises SpecError or SearchSpaceError if a name is unknown, there are too many operators, or none
+    on these GPUs.
     """
     assumed: list[str] = []
     defaults: dict[str, dict[str, None]] = {}

@@ -339,9 +339,13 @@ OTHER = "other"
 
 @record(kw_only=True)
 class ExplainedPart:
-    """An operator or another part of a step with what bounds it.
+    """An operator or another part of a step, with its bounds.
 
-    ``bounds`` has its seconds by what bounds them: each kernel counts whole for its largest term.
+    Parameters
+    ----------
+    part : name, module and time of the part
+    bounds : seconds by bound; a kernel counts in full for its largest term [s]
+    at_peak : seconds at the peaks of GPU and links [s]
     """
 
     part: TimedPart
@@ -350,40 +354,47 @@ class ExplainedPart:
 
     @property
     def bound(self) -> str:
-        """What bounds most of it."""
+        """The bound of most of the part's time."""
         return max(self.bounds, key=lambda name: self.bounds[name])
 
     @property
     def of_roofline(self) -> float:
-        """The share of its roofline that it reaches; 0 of what no peak bounds."""
+        """Time at the peaks over the time of the part; 0: no peak bounds the part."""
         return self.at_peak / self.part.seconds if self.part.seconds else 0.0
 
     @property
     def title(self) -> str:
-        """Its module and its name, once where they say the same."""
+        """Module and name of the part in words."""
         name, module = self.part.name.replace("_", " "), self.part.module.replace("_", " ")
         return name if not module or module in name else f"{module} {name}"
 
     @property
     def waits(self) -> str:
-        """Why it is there, of a part without work of its own."""
+        """Reason of a part without work, such as a wait; empty: the part has work."""
         wait = WAITS.get(self.part.part)
         return wait.words if wait is not None and not self.part.done else ""
 
 
 @record(kw_only=True)
 class ExplainedStep:
-    """A step: its parts, the longest first, and what bounds them together."""
+    """One kind of step with its parts and bounds.
+
+    Parameters
+    ----------
+    name : kind of step
+    seconds : time of the step [s]
+    parts : parts, longest first
+    software : profile of its efficiencies; empty: that of the plan
+    """
 
     name: str
     seconds: float
     parts: tuple[ExplainedPart, ...]
     software: str = ""
-    """As of a `TimedStep`."""
 
     @cached_property
     def bounds(self) -> dict[str, float]:
-        """Seconds by what bounds them, the most first."""
+        """Seconds of the step by bound, most first [s]."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.bounds.items():
@@ -392,17 +403,17 @@ class ExplainedStep:
 
     @property
     def bound(self) -> str:
-        """What bounds most of it."""
+        """The bound of most of the step's time."""
         return next(iter(self.bounds))
 
     @property
     def of_roofline(self) -> float:
-        """The share of the step that its work would take at the peaks."""
+        """Time at the peaks over the time of the step."""
         return sum(part.at_peak for part in self.parts) / self.seconds
 
     @cached_property
     def terms(self) -> dict[str, float]:
-        """Seconds by the terms of the step's time."""
+        """Seconds of the step by term of its time [s]."""
         sums: dict[str, float] = {}
         for part in self.parts:
             for name, seconds in part.part.terms.items():

@@ -33,7 +33,13 @@ _SPECS_OF_SITES = ("reliability", "power", "offer")
 
 @record(kw_only=True)
 class Outcome:
-    """What a changed plan reaches: its ``row`` of result columns, or why it is impossible."""
+    """Outcome of a changed plan.
+
+    Parameters
+    ----------
+    row : result columns; None: infeasible
+    reason : why the changed plan is infeasible
+    """
 
     row: Row | None
     reason: str = ""
@@ -150,9 +156,13 @@ _SOFTWARE = ("launch_time", "overhead")
 
 @record(kw_only=True)
 class Sensitivity:
-    """A fact that is changed, and what the plan then reaches, by words such as ``10 % better``.
+    """Effect of a changed fact on a plan.
 
-    ``group``: ``hardware``, ``terms``, ``software`` or ``question``.
+    Parameters
+    ----------
+    name : fact
+    group : ``hardware``, ``terms``, ``software`` or ``question``
+    outcomes : outcome by change in words, such as ``10 % better``
     """
 
     name: str
@@ -160,7 +170,13 @@ class Sensitivity:
     outcomes: Mapping[str, Outcome]
 
     def to_dict(self, own: Row, columns: tuple[str, ...]) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them; ``changes`` are shares of the plan's own."""
+        """The sensitivity as a dictionary for JSON; ``changes`` are relative to the unchanged plan.
+
+        Parameters
+        ----------
+        own : result columns of the unchanged plan
+        columns : columns to report
+        """
         return {
             "fact": self.name,
             "group": self.group,
@@ -178,7 +194,13 @@ class Sensitivity:
         }
 
     def moved(self, own: Row, columns: tuple[str, ...]) -> float:
-        """The largest relative change of a column."""
+        """The largest relative change of a column.
+
+        Parameters
+        ----------
+        own : result columns of the unchanged plan
+        columns : columns to look at
+        """
         moves = (
             abs(change)
             for found in self.outcomes.values()

@@ -38,7 +38,13 @@ ALL_PROMPTS = "all prompts"
 
 @record(kw_only=True)
 class Cut:
-    """Where prompts were cut [tokens], and USD a day of the pools; infinite where one cannot be."""
+    """Prompt lengths at which requests are divided into pools.
+
+    Parameters
+    ----------
+    ends : prompt lengths [tokens]
+    cost : cost of the pools [USD/day]; infinite: a pool is infeasible
+    """
 
     ends: tuple[int, ...]
     cost: float
@@ -46,9 +52,14 @@ class Cut:
 
 @record(kw_only=True, repr=False)
 class LengthPools:
-    """Pools by the length of prompts, the cheapest ``cuts`` first, and ``mixed``, one of all.
+    """Pools by prompt length compared with one mixed pool.
 
-    ``unlimited`` are the GPUs of either if no limit of latency had to be kept.
+    Parameters
+    ----------
+    pools : pools of the cheapest cut
+    mixed : one pool of all prompts
+    cuts : cuts that were tried, cheapest first
+    unlimited : GPUs of the pools and of the mixed pool without latency limits
     """
 
     pools: SharedFleet
@@ -61,17 +72,17 @@ class LengthPools:
 
     @property
     def request(self) -> Request:
-        """What all of them are asked."""
+        """Fields that all pools have in common."""
         return self.mixed.request
 
     @property
     def saved(self) -> float:
-        """The share of the mixed pool's cost that pools save; negative where they cost more."""
+        """Share of the mixed pool's cost that the pools save; negative: they cost more."""
         return 1 - self.pools.cost / self.mixed.cost
 
     @property
     def limits_saved(self) -> int:
-        """GPUs that pools save because each keeps its limits with fewer idle; less than 0: more."""
+        """GPUs that pools save because each keeps its latency limits with fewer idle GPUs."""
         pools, mixed = self.unlimited
         return (self.mixed.num_gpus - mixed) - (self.pools.num_gpus - pools)
 
@@ -95,10 +106,7 @@ class LengthPools:
 def read_pools(given: object, said: str = "pools") -> int | tuple[int, ...]:
     """How many pools, of which the ends are looked for; or the ends [tokens], ascending.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is neither.
+    Raises SearchSpaceError if it is neither.
     """
     ends = [whole(one, said, 1, unit="tokens") for one in several(given, said)]
     if len(ends) == 1 and ends[0] <= MOST_POOLS:
@@ -118,10 +126,8 @@ def cuts_of(
 ) -> list[tuple[int, ...]]:
     """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A file cannot be read; prompts are alike, or a part of them already.
+    Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
+    them already.
     """
     if request.prompt_range is not None:
         raise SearchSpaceError(
@@ -167,12 +173,8 @@ def pools_by_length(
     holds in each. Of a number of pools the ends are those that cost least of the prompts' deciles,
     95 and 98 %. ``progress`` is told how many of `num_parts` are sized.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; all prompts are alike.
-    InfeasibleError
-        A pool, or one of all, keeps the limits on none of the GPUs.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
+    are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
     """
     service = replace(service, request=sure(service.request))
     request, done = service.request, 0

@@ -65,7 +65,15 @@ _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 @record(kw_only=True)
 class Terms:
-    """What a GPU costs in USD/s all day and by the hour, and under which contracts."""
+    """Price of a GPU all day and by the hour.
+
+    Parameters
+    ----------
+    base : price all day [USD/s]
+    base_contract : contract of this price
+    hourly : price by the hour [USD/s]
+    hourly_contract : contract of this price
+    """
 
     base: float
     base_contract: str
@@ -75,10 +83,15 @@ class Terms:
 
 @record(kw_only=True)
 class Hour:
-    """A period of the day, the GPUs that serve it, and what they could serve [1/s].
+    """A period of the day and the GPUs that serve it.
 
-    ``base`` of them are paid all day, the others by the hour. ``paid`` are the parts of the period:
-    hours, and the GPUs that run in them. GPUs that start for a later period run too.
+    Parameters
+    ----------
+    period : period with its request rate
+    num_gpus : GPUs that serve
+    base : of these, GPUs that are paid all day
+    capacity : request rate that the GPUs can serve [1/s]
+    paid : hours and running GPUs of each part of the period, with GPUs that start for a later one
     """
 
     period: Period
@@ -93,16 +106,27 @@ class Hour:
         return max(self.num_gpus - self.base, 0)
 
     def hours_beyond(self, base: int) -> float:
-        """GPU-hours of what runs beyond a base."""
+        """GPU-hours beyond a base in this period.
+
+        Parameters
+        ----------
+        base : number of GPUs
+        """
         return sum(hours * max(gpus - base, 0) for hours, gpus in self.paid)
 
 
 @record(kw_only=True)
 class Day:
-    """A day on one GPU: one layout throughout, as many copies of it as each hour needs.
+    """A day of a service on one GPU type: one layout, with copies for each hour.
 
-    ``peak`` is its fleet at the peak, ``base`` GPUs are held all day, and those by the hour start
-    ``startup_time`` seconds before they serve.
+    Parameters
+    ----------
+    load : request rate over the day
+    peak : fleet at the peak
+    hours : periods with their GPUs
+    base : GPUs that are paid all day
+    terms : price of the GPUs
+    startup_time : time from the start of a GPU to its first request [s]
     """
 
     load: Load
@@ -119,40 +143,45 @@ class Day:
 
     @property
     def gpu_hours(self) -> float:
-        """GPU-hours that are paid for in a day."""
+        """GPU-hours of a day that are paid."""
         beyond = sum(hour.hours_beyond(self.base) for hour in self.hours)
         return HOURS * self.base + self.load.repeats * beyond
 
     @property
     def starting_hours(self) -> float:
-        """GPU-hours of a day that are paid before what they start serves."""
+        """GPU-hours of a day that are paid while GPUs start."""
         serving = sum(hour.on_demand * hour.period.hours for hour in self.hours)
         return self.gpu_hours - HOURS * self.base - self.load.repeats * serving
 
     @property
     def base_cost(self) -> float:
-        """USD of a day for the GPUs that are held, busy or not."""
+        """Cost of the GPUs that are paid all day [USD/day]."""
         return HOURS * self.base * HOUR * self.terms.base
 
     @property
     def signed(self) -> float:
-        """USD of the held GPUs for the whole term of their contract; NaN without one."""
+        """Cost of the base GPUs for the whole term of their contract [USD]; NaN: no term."""
         base = self.terms.base_contract or Contract.ON_DEMAND
         return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
 
     @property
     def base_utilization(self) -> float:
-        """Share of the hours of the held GPUs in which they are needed; NaN where none is held."""
+        """Share of the hours of the base GPUs in which they are needed; NaN: no base GPUs."""
         needed = sum(min(hour.num_gpus, self.base) * hour.period.hours for hour in self.hours)
         return needed / (self.load.hours * self.base) if self.base else math.nan
 
     @cached_property
     def scaled(self) -> tuple[Scaled, ...]:
-        """What an autoscaler takes that asks when the load has risen, by its spare."""
+        """Results of an autoscaler that reacts to the load, by its spare capacity."""
         return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
 
     def followed(self, spare: float) -> tuple[Spans, Spans]:
-        """The GPUs that it asks for with a spare, and the requests/s that it serves."""
+        """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
+
+        Parameters
+        ----------
+        spare : capacity beyond the current load, as a share of the load
+        """
         return followed(self.load, self._fleets, spare, self.startup_time)
 
     @property
@@ -164,33 +193,33 @@ class Day:
 
     @property
     def with_spare(self) -> Scaled | None:
-        """The least spare with which at most `LATE` of the requests are late; None: none is."""
+        """The autoscaler with the least spare that delays at most `LATE` of the requests."""
         return next((one for one in self.scaled if one.late <= LATE), None)
 
     @property
     def order(self) -> tuple[float, float]:
-        """What days are sorted by: cost, then GPU-hours where no price is known."""
+        """Sort key of days: cost, then GPU-hours if no price is known."""
         return math.inf if math.isnan(self.cost) else self.cost, self.gpu_hours
 
     @property
     def cost(self) -> float:
-        """USD of a day; NaN where the price is unknown."""
+        """Cost of a day [USD]; NaN: unknown price."""
         return day_cost(self.hours, self.base, self.terms, self.load.repeats)
 
     @property
     def cost_per_month(self) -> float:
-        """USD of a twelfth of a year."""
+        """Cost of a twelfth of a year [USD]."""
         return self.cost * DAYS_PER_MONTH
 
     @property
     def cost_at_peak(self) -> float:
-        """USD of a day that holds the GPUs of the peak throughout, at the lower price."""
+        """Cost of a day that pays the GPUs of the peak all day, at the lower price [USD]."""
         most = max(hour.num_gpus for hour in self.hours)
         return most * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
 
     @property
     def utilization(self) -> float:
-        """Share of what the running GPUs could serve that is asked of them."""
+        """Request rate over the capacity of the running GPUs, in the mean of the day."""
         could = sum(hour.capacity * hour.period.hours for hour in self.hours)
         return self.load.requests / HOUR / (self.load.repeats * could) if could else math.nan
 
@@ -251,10 +280,7 @@ def days_of(
     Layouts are the best of each mode and engine at the peak and on average.
     One whose GPUs would cost as much even if they served as many requests as they can is left out.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A price list is faulty.
+    Raises SpecError or SearchSpaceError if a price list is faulty.
     """
     terms = terms_for(request, contracts)
     first = best = _day(request, fewest, load, terms, startup)
@@ -459,10 +485,7 @@ def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
     ``contracts`` are those that may be used, a year's reservation and on demand where none is
     named. With one price, GPUs by the hour are held all day too.
 
-    Raises
-    ------
-    SearchSpaceError
-        None of the named contracts has a price.
+    Raises SearchSpaceError if none of the named contracts has a price.
     """
     named = [contract for contract in contracts if contract is not None] or [*_USUAL]
     prices = {name: _price(request, name) for name in named}

@@ -43,27 +43,30 @@ _COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tok
 
 @record(kw_only=True)
 class Budget:
-    """USD in total, or in every ``period`` [s] where there is one."""
+    """Money to spend, in total or per period.
+
+    Parameters
+    ----------
+    amount : amount [USD]
+    period : duration of the period [s]; None: in total
+    """
 
     amount: float
     period: float | None = None
 
     @property
     def rate(self) -> float:
-        """USD/s; of a total unknown."""
+        """Budget per second [USD/s]; NaN: in total."""
         return math.nan if self.period is None else self.amount / self.period
 
 
 def read_budget(given: object, said: str = "budget") -> Budget:
     """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
 
+    Raises SearchSpaceError if it is no amount, or its period is none.
+
     >>> read_budget("50k/month").period == 365 * 24 * 3600 / 12
     True
-
-    Raises
-    ------
-    SearchSpaceError
-        It is no amount, or its period is none.
     """
     words = _PER.split(str(given).strip().removeprefix("$"), maxsplit=1)
     amount, period = words[0], words[1] if len(words) > 1 else None
@@ -82,10 +85,13 @@ def read_budget(given: object, said: str = "budget") -> Budget:
 
 @record(kw_only=True)
 class Yield:
-    """What a fleet within an envelope carries, and what is paid for that elsewhere.
+    """Load that a fleet carries within a limit of power or a budget.
 
-    ``api``: published prices per token of the model, at which its requests could be sold; ``pue``
-    is the power of the building over that of what computes in it, None where no power is known.
+    Parameters
+    ----------
+    fleet : fleet
+    api : published prices per token of the model
+    pue : power of the building over that of the IT equipment; None: unknown
     """
 
     fleet: Fleet
@@ -94,7 +100,7 @@ class Yield:
 
     @property
     def output_tokens(self) -> float:
-        """Generated tokens per second."""
+        """Generated tokens per second [1/s]."""
         return number(self.fleet.row["output_tokens_per_s"])
 
     @property
@@ -105,29 +111,29 @@ class Yield:
 
     @property
     def megawatts(self) -> float:
-        """At the building's meter; NaN where the power of the GPU is unknown."""
+        """Power of the building [MW]; NaN: unknown power of the GPU."""
         return number(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
 
     @property
     def offer(self) -> Offer | None:
-        """The median of the current prices of the model's tokens, or else of the old ones."""
+        """The offer with the median price of the model's tokens, current offers first."""
         return self.api.marked.get("median")
 
     @property
     def revenue(self) -> float:
-        """USD per hour for all requests at the median price; NaN where none is published."""
+        """Revenue at the median API price [USD/h]; NaN: no published price."""
         if self.offer is None:
             return math.nan
         return self.offer.cost * number(self.fleet.row["requests_per_s"]) * HOUR
 
     @property
     def profit(self) -> float:
-        """USD per hour that the revenue leaves of what the GPUs cost."""
+        """Revenue less the cost of the GPUs [USD/h]."""
         return self.revenue - self.fleet.cost
 
     @property
     def columns(self) -> dict[str, Value]:
-        """What is told beside the columns of the fleet."""
+        """Result columns in addition to those of the fleet."""
         row, mega = self.fleet.row, self.megawatts
         offer = self.offer
         each = {
@@ -163,10 +169,7 @@ class Envelope:
     def most(self) -> tuple[Yield | None, str]:
         """What carries most; without one, why there is none.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
+        Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
         most = self._affordable()
         if isinstance(most, str):

@@ -60,11 +60,17 @@ SIMPLEST, MOST = "simplest", "most"
 
 @record(kw_only=True)
 class Margin:
-    """What a plan leaves of a limit, in SI units.
+    """Margin of a plan within a limit, in SI units.
 
-    ``predicted`` is the median, ``sure`` what the share ``confidence`` of runs keeps, ``sign`` 1
-    of a bound from above and -1 from below; ``unit`` as the table of terms has it.
-    ``is_known``: published runs tell of its errors; else ``sure`` is the prediction.
+    Parameters
+    ----------
+    name : name of the limit
+    unit : unit in the table of terms
+    sign : 1: upper bound, -1: lower bound
+    bound : bound
+    predicted : predicted value, the median
+    sure : value that the requested ``confidence`` of runs keeps
+    is_known : published runs determine the error; otherwise ``sure`` is the prediction
     """
 
     name: str
@@ -77,20 +83,25 @@ class Margin:
 
     @property
     def spare(self) -> float:
-        """What is left until the bound at the confidence; at least 0 where it is kept."""
+        """Distance of ``sure`` to the bound [SI unit]; at least 0 if the limit is kept."""
         return self.sign * (self.bound - self.sure)
 
     @property
     def share(self) -> float:
-        """The same as a share of the bound."""
+        """Distance of ``sure`` to the bound as a share of the bound."""
         return self.spare / self.bound if self.bound else math.inf
 
 
 @record(kw_only=True)
 class Fleet:
-    """A plan that keeps every limit: its result columns with intervals, and its margins.
+    """A plan that keeps every limit.
 
-    ``asked`` is what it is asked, in sentences, ``chosen`` what nobody gave of that.
+    Parameters
+    ----------
+    row : result columns with intervals
+    margins : margin of each limit
+    asked : question in sentences
+    chosen : assumed values by question
     """
 
     row: Row
@@ -105,17 +116,18 @@ class Fleet:
 
     @property
     def cost(self) -> float:
-        """USD of a run, or USD per hour of a service; NaN where the price is unknown."""
+        """Cost of a run [USD] or of a service [USD/h]; NaN: unknown price."""
         return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
     def bad_cost(self) -> float:
-        """The same that 9 of 10 runs like it keep."""
+        """Cost that 9 of 10 published runs like the plan keep [USD or USD/h]."""
         return bad_cost(self.row)
 
     @property
     def with_spare(self) -> tuple[int, float] | None:
-        """GPUs and USD per hour with one more replica, or worker of each kind; None of no service.
+        """GPUs and cost [USD/h] with one spare replica, or spare worker of each kind; None: no
+        service.
 
         One of each may then fail without a limit being missed. Also None where a row does not
         tell how many GPUs one has, or workers have GPUs of different prices.
@@ -130,7 +142,7 @@ class Fleet:
 
     @property
     def is_proven(self) -> bool:
-        """Whether its software was measured on its GPU at such work, or nothing tells of errors."""
+        """Whether the software was measured on the GPU at such work, or errors are unknown."""
         return self.row.get(RUNS) != 0
 
     @property
@@ -140,12 +152,18 @@ class Fleet:
 
     @property
     def spare(self) -> float:
-        """What is left of the tightest limit, as a share of it; infinite without limits."""
+        """Margin of the tightest limit as a share of its bound; infinite without limits."""
         return math.inf if self.tightest is None else self.tightest.share
 
     @classmethod
     def of(cls, plan: Plan, candidates: Candidates) -> Fleet:
-        """The fleet of one configuration of a plan."""
+        """The fleet of one configuration of a plan.
+
+        Parameters
+        ----------
+        plan : plan of the request
+        candidates : one judged configuration
+        """
         source = candidates.source
         row = full_row(candidates, [source])
         row = {**row, **_grounds(plan, candidates, int(number(row["num_gpus"])))}
@@ -241,21 +259,27 @@ def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
 
 @record(kw_only=True)
 class Size:
-    """What it takes of one GPU under one contract.
+    """GPUs of one type under one contract that a run or a service needs.
 
-    ``fewest`` has the fewest GPUs, ``cheapest`` the lowest cost, ``fastest`` the shortest time
-    within a budget, ``simplest`` the plan one would launch where it takes a few more than the
-    fewest that published runs do not tell from these; None where there is none, or, without any,
-    where ``reason`` says why.
-    ``tried`` are the numbers of GPUs that were looked at, ascending, ``not_tried`` whole nodes
-    below the fewest that might be enough too. ``is_other_contract``: nobody named a contract, and
-    no price is known under the usual one. ``precision`` is that of the cheapest run beside the
-    other one, where nobody gave it and it moves the run. ``day`` is the cheapest day of a service
-    whose load changes, if that was asked for, and ``cheapest`` its fleet at the peak;
-    ``day_of_fewest`` that of the layout of the fewest GPUs at the peak. ``carried`` is what a
-    service carries within a limit of power or a budget, where that was asked for.
-    ``assumed`` has the bounds in SI units of limits that planner assumes. Where wider ones are
-    kept, ``fewest_at_assumed`` is the fleet that keeps these.
+    Parameters
+    ----------
+    gpu : name of the GPU
+    contract : contract
+    fewest : fleet with the fewest GPUs; None: see ``reason``
+    cheapest : fleet with the lowest cost, with a ``day`` that at the peak
+    fastest : fleet with the shortest time within a budget
+    simplest : recommended plan, if published runs do not distinguish its slightly higher number of
+        GPUs from the fewest
+    reason : why there is no fleet
+    tried : numbers of GPUs that were searched, ascending
+    not_tried : whole nodes below the fewest that may suffice and were not searched
+    is_other_contract : no contract was requested and only another than the usual one has a price
+    precision : effect of the assumed precision on the cheapest run; None: specified, or no effect
+    day : cheapest day of a service with a load; None: no load
+    day_of_fewest : cheapest day of the layout with the fewest GPUs at the peak
+    carried : load that fits a limit of power or a budget; None: no such limit
+    assumed : limits that planner assumes, by name [SI units]
+    fewest_at_assumed : fleet within the assumed limits, if wider limits were requested
     """
 
     gpu: str
@@ -277,7 +301,7 @@ class Size:
 
     @property
     def choices(self) -> dict[str, Fleet]:
-        """The fleets there are by what they are best at; what is best at several has one entry."""
+        """The different fleets by what they are best at."""
         choices: dict[str, Fleet] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
@@ -297,13 +321,13 @@ class Size:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the software of the cheapest was measured on its GPU."""
+        """Whether the software of the cheapest fleet was measured on its GPU."""
         best = self.cheapest or self.fewest
         return best is not None and best.is_proven
 
     @property
     def standing(self) -> Standing:
-        """How it stands among others by its cost, of a load by that of a day."""
+        """Standing among other sizes by cost, of a load by the cost of a day."""
         best = self.cheapest or self.fewest
         found = Standing(math.nan) if best is None else cost_standing(best.row)
         if self.day is None or not found.value:
@@ -313,7 +337,7 @@ class Size:
 
     @property
     def order(self) -> tuple[bool, float, float]:
-        """What sizes are sorted by: cost in a bad case, then GPUs; what has none comes last.
+        """Sort key of sizes: without a plan last, then cost in a bad case, then GPUs.
 
         Within a limit of power or a budget the most tokens come first.
         """
@@ -326,7 +350,12 @@ class Size:
         return False, math.inf if math.isnan(cost) else cost, float(best.num_gpus)
 
     def rows(self, confidence: float) -> Iterator[dict[str, Value]]:
-        """A row of columns for each choice; one with the reason where there is none."""
+        """A row of columns for each choice; one with the reason where there is none.
+
+        Parameters
+        ----------
+        confidence : probability to keep the limits
+        """
         head = {"gpu": self.gpu, "contract": self.contract}
         if not self.choices:
             yield {**head, "choice": "", "feasible": False, "reason": self.reason}

@@ -35,7 +35,14 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 @record(kw_only=True)
 class Period:
-    """A part of the day that begins at ``start`` and lasts ``hours``, with its requests per s."""
+    """A part of the day with constant request rate.
+
+    Parameters
+    ----------
+    start : start after midnight [h]
+    hours : duration [h]
+    request_rate : request rate [1/s]
+    """
 
     start: float
     hours: float
@@ -43,7 +50,7 @@ class Period:
 
     @property
     def clock(self) -> str:
-        """When it begins.
+        """Start of the period as ``HH:MM``.
 
         >>> Period(start=6.5, hours=1, request_rate=0).clock
         '06:30'
@@ -54,9 +61,13 @@ class Period:
 
 @record(kw_only=True)
 class Load:
-    """The periods of a day, from midnight to midnight, or of a time that comes again and again.
+    """Request rate over a day, or over a time that repeats.
 
-    ``source`` says what it was made of, where that is no file of a load.
+    Parameters
+    ----------
+    name : name of the load
+    periods : periods in order
+    source : origin of the load, if it is not a file of a load
     """
 
     name: str
@@ -65,22 +76,22 @@ class Load:
 
     @property
     def peak(self) -> float:
-        """The most requests per second."""
+        """The greatest request rate [1/s]."""
         return max(period.request_rate for period in self.periods)
 
     @property
     def hours(self) -> float:
-        """How long it lasts, after which it begins again."""
+        """Duration of the load, after which it repeats [h]."""
         return self.periods[-1].start + self.periods[-1].hours
 
     @property
     def repeats(self) -> float:
-        """How often it comes in a day."""
+        """Repetitions of the load in a day."""
         return HOURS / self.hours
 
     @property
     def mean(self) -> float:
-        """Requests per second on average."""
+        """Mean request rate [1/s]."""
         return self.requests / HOUR / HOURS
 
     @property
@@ -96,10 +107,7 @@ def read_load(path: Path) -> Load:
     A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
     is shipped, where the working directory has none of that name.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, or has faults: one line for each.
+    Raises SpecError if it cannot be read, or has faults: one line for each.
     """
     path = load_file(path)
     rows = records(path, _TABLE, _start, once=("hour", "time"))
@@ -163,12 +171,8 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     Of more than a day the parts are longer. ``request_rate`` is the mean. What is left of its
     bursts is the variation within a part: times are stretched so that each part has the mean rate.
 
-    Raises
-    ------
-    SpecError
-        The trace cannot be read.
-    SearchSpaceError
-        It is shorter than three minutes.
+    Raises SpecError if the trace cannot be read; SearchSpaceError if it is shorter than three
+    minutes.
     """
     trace = trace_of(Path(str(request.trace)), request.prompt_range)
     number = min(int(trace.seconds / MINUTE), _MOST_PERIODS)
@@ -207,10 +211,7 @@ def load_of(
 ) -> tuple[Request, Load | None]:
     """A question and its load: of a file, or of its trace where a ``startup`` time is given, too.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As `read_load` and `traced_load`.
+    Raises SpecError or SearchSpaceError as `read_load` and `traced_load`.
     """
     if given is not None:
         return request, read_load(Path(given))

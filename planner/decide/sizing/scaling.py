@@ -62,10 +62,7 @@ def read_startup(given: object, said: str = "startup_time") -> Startup:
 
     Parts that are not given are `USUAL`.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none of these.
+    Raises SearchSpaceError if it is none of these.
     """
     if isinstance(given, Startup):
         return given
@@ -98,19 +95,36 @@ class Queue:
 
 @record(kw_only=True)
 class Spans:
-    """Parts of a load from ``starts`` to ``ends`` [h] with a value each."""
+    """Piecewise constant values over a load.
+
+    Parameters
+    ----------
+    starts : start of each part [h]
+    ends : end of each part [h]
+    values : value of each part
+    """
 
     starts: FloatArray
     ends: FloatArray
     values: FloatArray
 
     def mapped(self, values: FloatArray) -> Spans:
-        """The same with others in place of their values, which are places among them."""
+        """The parts with the values at their present values' indices.
+
+        Parameters
+        ----------
+        values : new values, indexed by the present values
+        """
         each = values[self.values.astype(np.intp)]
         return Spans(starts=self.starts, ends=self.ends, values=each)
 
     def split(self, places: Sequence[float]) -> Spans:
-        """The same parts, each ended at the places [h] within it."""
+        """The parts, each split at the times within it.
+
+        Parameters
+        ----------
+        places : times at which parts are split [h]
+        """
         bends = np.unique([*self.starts, *places])
         bends = bends[np.diff(bends, prepend=-math.inf) > _INSTANT]
         each = self.values[np.searchsorted(self.starts, bends + _INSTANT, side="right") - 1]
@@ -123,10 +137,14 @@ class Spans:
 
 @record(kw_only=True)
 class Scaled:
-    """What follows the load with a ``spare`` share beyond what comes.
+    """Result of an autoscaler that follows the load.
 
-    ``gpu_hours`` of a day, paid from when they are asked for; ``late`` of its requests, as a share,
-    and the most that wait at once.
+    Parameters
+    ----------
+    spare : capacity beyond the current load, as a share of the load
+    gpu_hours : GPU-hours of a day, paid from the request for a GPU
+    late : share of the day's requests that wait for GPUs to start
+    longest : most requests that wait at once
     """
 
     spare: float

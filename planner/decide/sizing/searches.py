@@ -36,10 +36,7 @@ class Searches:
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
         """What a search finds; ``limits`` replace its own and are not widened.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
+        Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
         asked = (
             request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
@@ -134,10 +131,7 @@ class TrainingSizer:
     def size(self) -> Size:
         """The fewest GPUs, the cheapest and, within a budget, the fastest.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
+        Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
         counts = self._counts()
         fewest = self._fewest(counts)
@@ -348,10 +342,7 @@ def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
     A limit that planner assumes may not decide the purchase: where it takes more than twice the
     GPUs, it is doubled until it does not. The user's limits stay.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     size = serving_size(request, searches)
     assumed = [limit for limit in make_plan(request).problem.constraints if limit.assumed]
@@ -399,10 +390,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     With one GPU everywhere these are the same; with others for the prompts they need not be.
     ``searches`` are shared with the same request under other contracts.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "")
     fewest, reason = _fewest(request, searches)
@@ -422,10 +410,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
 def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
     """The plan of the fewest GPUs of each mode and engine that has one.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     found = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
     return [Fleet.of(*pair) for pair in found]
@@ -442,10 +427,7 @@ def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Can
 def fleet_of(request: Request) -> Fleet | None:
     """The plan of the fewest GPUs; None where there is none.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     return _fewest(request, Searches((request.one_contract,)))[0]
 

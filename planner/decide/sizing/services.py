@@ -161,7 +161,14 @@ _PARTS = (0.25, 0.5, 0.75)
 
 @record(kw_only=True)
 class Service:
-    """A service by its name: what it is asked, and its load where that changes over a day."""
+    """A service.
+
+    Parameters
+    ----------
+    name : name
+    request : planning question
+    load : request rate over a day; None: constant
+    """
 
     name: str
     request: Request
@@ -169,16 +176,21 @@ class Service:
 
     @property
     def peak(self) -> float:
-        """The most requests per second."""
+        """The greatest request rate [1/s]."""
         return self.load.peak if self.load else self.request.request_rate or 0.0
 
     @property
     def starts(self) -> list[float]:
-        """When its periods begin [h]."""
+        """The starts of the periods of the load [h]."""
         return [period.start for period in self.load.periods] if self.load else [0.0]
 
     def of_share(self, part: float) -> Service:
-        """The same with a share of its requests."""
+        """The service with a share of its requests.
+
+        Parameters
+        ----------
+        part : share of the requests, 0 to 1
+        """
         if part == 1:
             return self
         if self.load is None:
@@ -191,7 +203,14 @@ class Service:
 
 @record(kw_only=True)
 class Part:
-    """The share of a service's requests that a type of GPU takes."""
+    """Part of a service on one type of GPU.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    share : share of the requests
+    size : size for this share
+    """
 
     gpu: str
     share: float
@@ -199,16 +218,21 @@ class Part:
 
     @property
     def peak(self) -> Fleet:
-        """Its fleet at its peak."""
+        """The fleet of this part at the peak."""
         return peak_of(self.size)
 
 
 @record(kw_only=True)
 class Placement:
-    """A service in parts on types of GPUs, among the ``sizes`` that it would have on each.
+    """Placement of a service on types of GPUs.
 
-    ``alone`` is what its GPUs would cost a day [USD] if it had all its requests on one type and no
-    other service shared them, by type; NaN where it cannot run.
+    Parameters
+    ----------
+    service : service
+    parts : share of the requests on each type
+    sizes : size of the service with all requests on one type, by type
+    alone : cost of a day with all requests on one type and unshared GPUs, by type [USD]; NaN: does
+        not run
     """
 
     service: Service
@@ -218,13 +242,25 @@ class Placement:
 
     @property
     def gpus(self) -> tuple[str, ...]:
-        """The types it runs on."""
+        """The types of GPUs of the service."""
         return tuple(part.gpu for part in self.parts)
 
 
 @record(kw_only=True)
 class Pool:
-    """The GPUs of one type: ``gpus`` of all services in each part of the day, ``held`` all day."""
+    """Pool of GPUs of one type.
+
+    Parameters
+    ----------
+    gpu : name of the GPU
+    stock : GPUs that exist; infinite: no limit
+    terms : price of the GPUs
+    gpus : GPUs of all services in each part of the day
+    hours : hours of each part of the day
+    held : GPUs that are paid all day
+    cost : cost of a day [USD]; NaN: unknown price
+    of_peaks : sum of the services' peaks [GPUs]
+    """
 
     gpu: str
     stock: float
@@ -237,7 +273,7 @@ class Pool:
 
     @property
     def most(self) -> int:
-        """The most that are needed at once."""
+        """The most GPUs of the pool that are needed at once."""
         return round(max(self.gpus))
 
     @property
@@ -248,7 +284,7 @@ class Pool:
 
     @property
     def row(self) -> dict[str, Value]:
-        """Its columns; what is unknown or has no end is None."""
+        """The pool as result columns; None: unknown or unlimited."""
         return {
             "gpu": self.gpu,
             STOCK: self.stock if math.isfinite(self.stock) else None,
@@ -263,10 +299,16 @@ class Pool:
 
 @record(kw_only=True, repr=False)
 class SharedFleet:
-    """Services on the GPUs that they share; ``is_proven``: no other way costs less.
+    """Services on shared GPUs, with the pool of each type of GPU.
 
-    ``of_one_type`` is what a day would cost [USD] with all services on one type, whatever its
-    stock, by type; those on which one cannot run are left out.
+    Parameters
+    ----------
+    placements : types of GPUs of each service
+    pools : pool of each type of GPU
+    request : fields that all services have in common
+    is_proven : no other placement costs less
+    of_one_type : cost of a day with all services on one type, ignoring its stock, by type [USD];
+        types that cannot run a service are left out
     """
 
     placements: tuple[Placement, ...]
@@ -284,17 +326,17 @@ class SharedFleet:
 
     @property
     def num_gpus(self) -> int:
-        """The most GPUs of every type that are needed at once."""
+        """The most GPUs of all types that are needed at once."""
         return sum(pool.most for pool in self.pools)
 
     @property
     def cost(self) -> float:
-        """USD a day."""
+        """Cost of a day [USD]."""
         return sum(pool.cost for pool in self.pools)
 
     @property
     def cost_per_month(self) -> float:
-        """USD of a twelfth of a year."""
+        """Cost of a twelfth of a year [USD]."""
         return self.cost * DAYS_PER_MONTH
 
     @cached_property
@@ -345,10 +387,7 @@ def _rows(one: Placement) -> Iterator[dict[str, Value]]:
 def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
     """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is neither, or a number is none.
+    Raises SearchSpaceError if it is neither, or a number is none.
     """
     wrong = f"{said} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
@@ -362,10 +401,7 @@ def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
 def refuse_of_one(given: Collection[str], said: Said = str) -> None:
     """Refuse, of the names that are ``given``, what is of one service where several share GPUs.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is.
+    Raises SearchSpaceError if one of them is.
     """
     for name in (LOAD, BUDGET, "num_gpus", "plot"):
         if name in given:
@@ -383,10 +419,8 @@ def read_services(
     file beside it), lengths, limits; above it stands what they have in common, before which goes
     what is ``common`` here.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        The file cannot be read; something is unknown, missing or impossible.
+    Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
+    or impossible.
     """
     folder = Path() if isinstance(given, Mapping) else Path(given).parent
     table = given if isinstance(given, Mapping) else read_toml(Path(given))
@@ -457,12 +491,8 @@ def share(
     all current ones of data centers. Costs are those of a day: what is always needed is held under
     the cheapest contract for that, the rest is had by the hour.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        A service runs on none of the types, or the stock is too small for all.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
+    InfeasibleError if a service runs on none of the types, or the stock is too small for all.
     """
     first = services[0].request
     names = _types(services, stock)

@@ -58,10 +58,18 @@ _SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
 
 @record(kw_only=True, repr=False)
 class Sizes:
-    """The sizes of a run or a service: the one to take first, then the cheapest in a bad case,
-    without a plan last.
+    """Sizes of a run or a service on each GPU and contract, the recommended one first.
 
-    ``fits_alone``: nothing says how fast it must be, and the fewest GPUs that fit are looked for.
+    The others follow by cost in a bad case; those without a plan are last.
+
+    Parameters
+    ----------
+    request : planning question
+    sizes : size on each GPU and contract
+    load : request rate over a day; None: constant
+    budget : budget; None: none
+    fits_alone : no time, cost or rate was requested, so that the fewest GPUs that fit are the
+        answer
     """
 
     request: Request
@@ -78,13 +86,13 @@ class Sizes:
 
     @cached_property
     def found(self) -> tuple[Size, ...]:
-        """Those that have a plan."""
+        """The sizes that have a plan."""
         return tuple(size for size in self.sizes if size.fewest is not None)
 
     @cached_property
     def best(self) -> Size | None:
-        """The cheapest in a bad case, or of those tied with it one with more evidence; None without
-        any. Of unknown prices the one of the fewest GPUs.
+        """The recommended size: the cheapest in a bad case, or one tied with it that has more
+        evidence. None: no plan. Without prices the one with the fewest GPUs.
 
         Within a limit of power or a budget the one that carries most.
         """
@@ -92,14 +100,12 @@ class Sizes:
 
     @property
     def is_cheapest(self) -> bool:
-        """Whether the best is the cheapest in a bad case."""
+        """Whether the recommended size is the cheapest in a bad case."""
         return self.best is min(self.found, key=lambda size: size.order, default=None)
 
     @property
     def better_tied(self) -> Size | None:
-        """The cheapest as predicted of those that are tied with the best and predicted to cost
-        less; None without any.
-        """
+        """The cheapest size that is tied with the recommended one; None: none is cheaper."""
         if self.best is None or self.best.carried is not None:
             return None
         own = self.best.standing
@@ -109,23 +115,23 @@ class Sizes:
 
     @property
     def proven(self) -> Size | None:
-        """The cheapest whose software was measured on its GPU; None without any."""
+        """The cheapest size whose software was measured on its GPU; None: none was."""
         return next((size for size in self.found if size.is_proven), None)
 
     @cached_property
     def hours(self) -> Mapping[str, list[Value]]:
-        """Of a load a row for each GPU and period as columns; empty without one."""
+        """Periods of each GPU's day as columns; empty without a load."""
         rows = [row for size in self.found if size.day for row in size.day.rows()]
         return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
 
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
-        """A row for each choice as columns; what a row lacks is None."""
+        """Result columns, one row for each choice; None: not known."""
         return by_column(self.rows)
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """A row for each choice, with what it is expected to lose against the others."""
+        """Result columns of each choice, with its expected loss against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
         costs = [cost_standing(row) if row["feasible"] else Standing(math.nan) for row in rows]
         if self.best is None or self.best.carried is not None or len(self.found) < 2:
@@ -135,9 +141,8 @@ class Sizes:
 
     @property
     def regret(self) -> float:
-        """What the best is expected to lose against the others, as a share of its cost; NaN where
-        there are none, or nothing tells.
-        """
+        """Expected loss of the recommended size against the others, as a share of its cost; NaN:
+        unknown."""
         if len(self.found) < 2 or self.found[0].carried is not None:
             return math.nan
         return float(regrets([one.standing for one in self.found])[0])
@@ -174,13 +179,9 @@ def size_all(
     is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
     like these where the request has no confidence.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        No limit says what must be reached, something is unknown, faulty or impossible for all
-        GPUs alike.
-    WorkersLost
-        Worker processes ended again and again.
+    Raises SpecError or SearchSpaceError if no limit says what must be reached, something is
+    unknown, faulty or impossible for all GPUs alike; WorkersLost if worker processes ended again
+    and again.
     """
     request = sure(request)
     tasks = tasks_of(request, contracts, load=load, startup=startup, budget=budget, said=said)
@@ -241,10 +242,7 @@ def tasks_of(
 ) -> list[Task]:
     """What is to be sized: a task for each GPU.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As `size_all`, before any is sized.
+    Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
     request = sure(request)
     if budget is not None and _trains(request) and budget.period is None:
@@ -306,10 +304,7 @@ def without_contract(request: Request) -> Request:
 def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is none.
+    Raises SearchSpaceError if one of them is none.
     """
     if given is None:
         return [None]
@@ -492,10 +487,7 @@ def gpus_of(
 ) -> list[str | None]:
     """The GPUs that a question names; where it names none, those with a current price.
 
-    Raises
-    ------
-    SearchSpaceError
-        It names all of them, and a cluster.
+    Raises SearchSpaceError if it names all of them, and a cluster.
     """
     catalogue = Catalogue(specs)
     if gpu is None:

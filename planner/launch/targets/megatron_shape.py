@@ -17,8 +17,9 @@ from planner.launch.option_table import Quantities, Remark, Words
 from planner.launch.shape import shape_of
 from planner.launch.target import Job
 from planner.launch.understood import Reading
+from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
-from planner.specs.model import AttentionSpec, FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.workload import chunks_of
 
 PROGRAM = "pretrain_hybrid.py"

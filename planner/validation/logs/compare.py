@@ -78,10 +78,7 @@ def run_cells(
 ) -> Cells:
     """The cells of the run, by column; ``measured`` in the units of the columns.
 
-    Raises
-    ------
-    LaunchError
-        A table of runs cannot name the model or the GPU of the plan.
+    Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
     """
     if planned.is_of_rollouts:
         own = _steps(planned, reading)
@@ -286,10 +283,16 @@ _PREFERRED = ("allocated", "reserved", "device")
 
 @record(kw_only=True)
 class Compared:
-    """A quantity as measured and as predicted, in the unit of its column.
+    """A measured quantity and its prediction, in the unit of its column.
 
-    ``spread`` is what 80 % of the steps lie between, ``predicted`` None where the plan does not
-    tell it; its ends are NaN where no interval is known. ``percent`` is that of a percentile.
+    Parameters
+    ----------
+    name : column of the quantity
+    measured : measured value
+    predicted : prediction with its 90 % interval, NaN if unknown; None: not predicted
+    spread : range of 80 % of the steps; None: unknown
+    percent : percentile that the quantity is of; None: no percentile
+    kind : kind of memory that the log measures, such as ``allocated``
     """
 
     name: str
@@ -317,9 +320,14 @@ class Compared:
 
 @record(kw_only=True)
 class Comparison:
-    """A log and its plan: quantities, what a reader must know, and the row of the run.
+    """A log compared with the prediction of its plan.
 
-    ``cells`` is empty where no row can tell the run, ``no_row`` then says why.
+    Parameters
+    ----------
+    reading : log as read
+    quantities : measured quantities with their predictions
+    notes : sentences that qualify the comparison
+    cells, no_row : row of the run for a table of runs, or why it has none
     """
 
     reading: Reading
@@ -332,10 +340,7 @@ class Comparison:
 def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     """A log beside its plan; ``name`` is that of the run.
 
-    Raises
-    ------
-    LaunchError
-        The log is of another run than the plan's: other GPUs, another batch, other lengths.
+    Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
     """
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
