@@ -48,11 +48,7 @@ def on_workers(
 
     What a process was working on that ended is done by another. ``look`` is called some times per
     second while nothing is done; what it raises ends the work. Tasks can be told apart by hash.
-
-    Raises
-    ------
-    Lost
-        Workers ended `TRIES` times in a row without a result.
+    Raises Lost if workers ended `TRIES` times in a row without a result.
     """
     left, tries = [*tasks], 0
     while left:

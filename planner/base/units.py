@@ -56,10 +56,7 @@ _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+
 def to_si(value: float, unit: str, dimension: str) -> float:
     """``value`` in ``unit`` as the base unit of ``dimension``.
 
-    Raises
-    ------
-    ValueError
-        The unit is unknown or of another dimension, or the value is not finite.
+    Raises ValueError if the unit is unknown or of another dimension, or the value is not finite.
 
     >>> to_si(80, "GiB", "byte")
     85899345920.0
@@ -75,10 +72,7 @@ def to_si(value: float, unit: str, dimension: str) -> float:
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
     """Read a quantity that a user typed, such as ``3.35 TB/s`` or ``20s``.
 
-    Raises
-    ------
-    ValueError
-        There is no number, no unit where one is needed, or a wrong unit.
+    Raises ValueError if there is no number, no unit where one is needed, or a wrong unit.
 
     >>> parse_quantity("1.4T", "token")
     1400000000000.0

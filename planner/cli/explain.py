@@ -58,10 +58,8 @@ def explain(given: options.Given) -> None:
 def against_request(given: Given, base: Request) -> Request | None:
     """The request of the other plan; None where none is asked for.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, LaunchError
-        A name or a value is unknown, or a file holds no plan.
+    Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
+    holds no plan.
     """
     from planner.cli.options import option_of
     from planner.decide.explaining.against import changed_request

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 def validate_log(given: Given) -> None:
     """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
-    Raises
-    ------
-    LaunchError
-        The log cannot be read, or is of another run than the plan's.
-    CalibrationError
-        Nothing of it is predicted, or no row can tell it.
+    Raises LaunchError if the log cannot be read, or is of another run than the plan's.
+    Raises CalibrationError if nothing of it is predicted, or no row can tell it.
     """
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError

@@ -298,13 +298,7 @@ _DEVIATION = NormalDist()
 
 
 def checked_confidence(given: float, said: str = "confidence") -> float:
-    """A confidence that the intervals tell of.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is none.
-    """
+    """A confidence that the intervals tell of. Raises SearchSpaceError if it is none."""
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(
             f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "

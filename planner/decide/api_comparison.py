@@ -190,12 +190,8 @@ class ApiComparison:
 def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     """The first of these deployments beside the published prices of its model.
 
-    Raises
-    ------
-    SearchSpaceError
-        The workload serves no stream of requests.
-    SpecError
-        A list of prices has faults; the message has one line for each.
+    Raises SearchSpaceError if the workload serves no stream of requests.
+    Raises SpecError if a list of prices has faults; the message has one line for each.
     """
     check_comparable(plan.workload.name)
     # As it is with all that it holds in flight, also beside a load.
@@ -254,10 +250,7 @@ def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
 def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
     """Refuse a workload that APIs do not sell by the token.
 
-    Raises
-    ------
-    SearchSpaceError
-        It serves no stream of requests.
+    Raises SearchSpaceError if it serves no stream of requests.
     """
     if workload != OF:
         raise SearchSpaceError(f"{said('compare_api')} is for {said('workload')} {OF}.")

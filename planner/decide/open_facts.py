@@ -56,10 +56,7 @@ class MovingFact:
     def from_dict(cls, table: Mapping[str, object]) -> Self:
         """The fact that `to_dict` made this of; ends that are not known are NaN.
 
-        Raises
-        ------
-        SpecError, TypeError, ValueError, AttributeError
-            It is none.
+        Raises SpecError, TypeError, ValueError or AttributeError if it is none.
         """
         return cls(
             name=part_of(table, "fact", str),

@@ -45,10 +45,7 @@ class Predictor:
     def of(cls, candidates: Candidates) -> Predictor:
         """The predictor of the first of some candidates.
 
-        Raises
-        ------
-        SearchSpaceError
-            Its replicas do not do all of a request.
+        Raises SearchSpaceError if its replicas do not do all of a request.
         """
         if not isinstance(candidates, Replicas):
             raise SearchSpaceError(
@@ -74,10 +71,7 @@ class Predictor:
     def predict(self, batch: Batched) -> float:
         """Seconds of a step through all pipeline stages.
 
-        Raises
-        ------
-        SearchSpaceError
-            A request has no new tokens, or one of its numbers is none.
+        Raises SearchSpaceError if a request has no new tokens, or one of its numbers is none.
 
         >>> import planner
         >>> one = planner.predictor(model="llama-3.1-8b", gpu="h100", num_gpus=1)
@@ -122,11 +116,8 @@ class Predictor:
         ``prefill_ttft_ms`` over ``prefill_isl``, the new tokens of a step; ``decode_itl`` [ms] over
         ``decode_active_kv_tokens``, those of all sequences, and ``decode_context_length``, those of
         one. The mocker interpolates between them.
-
-        Raises
-        ------
-        OutputError, SearchSpaceError
-            The file cannot be written; or prompts are embedded, so that nothing decodes.
+        Raises OutputError or SearchSpaceError if the file cannot be written; or prompts are
+        embedded, so that nothing decodes.
 
         References
         ----------

@@ -55,11 +55,8 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
 
     Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
     as the router sends them.
-
-    Raises
-    ------
-    SearchSpaceError
-        The plan has pools of prefill and decode workers, which are not replayed.
+    Raises SearchSpaceError if the plan has pools of prefill and decode workers, which are not
+    replayed.
     """
     found = at_load(candidates)
     if not isinstance(found, Replicas) or request.trace is None:

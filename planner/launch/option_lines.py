@@ -69,10 +69,7 @@ _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 def require_known_training(target: Target, found: Found, lines: Iterable[Line]) -> None:
     """Refuse an option that decides what is trained and that nothing here knows.
 
-    Raises
-    ------
-    LaunchError
-        With the program whose option it is.
+    Raises LaunchError with the program whose option it is.
     """
     for line in lines:
         name = line.option.lstrip("-").replace("-", "_").lower()

@@ -64,10 +64,7 @@ class Told(Gathered):
     def put_gpus(self, own: int) -> None:
         """The GPUs of all servers, where the file has a total, else those of one.
 
-        Raises
-        ------
-        LaunchError
-            The total is not a multiple of what one server takes.
+        Raises LaunchError if the total is not a multiple of what one server takes.
         """
         given = self.reading.found.world.num_gpus
         total = whole(given.texts[0]) if given is not None and given.texts else None

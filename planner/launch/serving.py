@@ -129,10 +129,7 @@ class Worker:
     def num_nodes(self) -> int:
         """Nodes of one server.
 
-        Raises
-        ------
-        LaunchError
-            The last of them would have fewer GPUs than the others.
+        Raises LaunchError if the last of them would have fewer GPUs than the others.
         """
         of_node = self.job.cluster.gpus_per_node
         if self.num_gpus > of_node and self.num_gpus % of_node:

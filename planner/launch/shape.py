@@ -34,11 +34,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     Of windowed layers every ``window_skip``-th sees all tokens.
     ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
     ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
-
-    Raises
-    ------
-    LaunchError
-        Its layers differ in more than dense layers before those with experts.
+    Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     model, skip = _one_window(model)
     dense, main = _groups(model)
@@ -140,10 +136,7 @@ def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     """The model of such words; the inverse of `shape_of`.
 
-    Raises
-    ------
-    SpecError
-        The words make no model.
+    Raises SpecError if the options make no model.
     """
     attention = _attention(shape)
     experts = int(shape.get("num_experts") or 0)
@@ -300,10 +293,7 @@ def _same_attention(attention: Any) -> Any:
 def write_model(shape: Mapping[str, Any], said: str) -> Path:
     """A model file of this shape among the user's cached files; equal shapes share one.
 
-    Raises
-    ------
-    SpecError
-        The shape makes no model.
+    Raises SpecError if the shape makes no model.
     """
     text = _toml(model_of(_known(shape), f"model of {said}", said))
     folder = Path(cache_file("models"))

@@ -431,10 +431,7 @@ class Target:
     def drafted(self, job: Job) -> Draft:
         """The job in the words of the target.
 
-        Raises
-        ------
-        LaunchError
-            It is another workload's or framework's, or cannot be said in these words.
+        Raises LaunchError if it is another workload's or framework's, or has no such option.
         """
         if job.workload not in self.workloads:
             raise LaunchError(

@@ -61,12 +61,9 @@ class Launch:
 def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     """The files that start the one configuration of a request.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The request names what is unknown, is no single configuration, or cannot run.
-    LaunchError
-        Target or wrapper is unknown, or cannot start the plan.
+    Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
+    no single configuration, or cannot run.
+    Raises LaunchError if target or wrapper is unknown, or cannot start the plan.
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
     job = Job.of(request)
@@ -169,11 +166,8 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
     """Write the files of a launch into a directory, which is made if needed.
 
     A file that is there is replaced only if it is as planner wrote it.
-
-    Raises
-    ------
-    OutputError
-        A file of the user's stands in the way, or the directory cannot be written.
+    Raises OutputError if a file of the user's stands in the way, or the directory cannot be
+    written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

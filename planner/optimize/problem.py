@@ -212,11 +212,7 @@ def constraints(
     """Constraints from bounds in SI units by name; those that are ``assumed`` come last.
 
     All are judged at the ``confidence``.
-
-    Raises
-    ------
-    SearchSpaceError
-        A name is unknown or a bound is negative or not a number.
+    Raises SearchSpaceError if a name is unknown or a bound is negative or not a number.
     """
     known, defaults = terms_of(workload, "limit"), dict(assumed or {})
     for name, bound in bounds.items():
@@ -252,10 +248,7 @@ class Objective:
 def objectives(workload: str, names: Iterable[str]) -> tuple[Objective, ...]:
     """Objectives by name, one to three of those of a workload.
 
-    Raises
-    ------
-    SearchSpaceError
-        A name is unknown or repeated, or there are none or too many.
+    Raises SearchSpaceError if a name is unknown or repeated, or there are none or too many.
     """
     known, words = terms_of(workload, "objective"), list(names)
     for word in words:

@@ -44,15 +44,7 @@ from planner.show import page
 
 
 def recommended_of(request: Request) -> PinnedPlan:
-    """What a search of a request recommends.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        Nothing fits.
-    """
+    """What a search of a request recommends. Raises InfeasibleError if nothing fits."""
     plan = make_plan(request)
     result = exhaustive_search(plan.problem)
     if result.recommended is None:
@@ -63,12 +55,9 @@ def recommended_of(request: Request) -> PinnedPlan:
 def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
     """The one plan of a request, feasible or not; the recommended one where its layout is open.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The layout is open, and nothing fits.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
+    several configurations.
+    Raises InfeasibleError if the layout is open, and nothing fits.
     """
     chosen = request
     if is_open:
@@ -91,10 +80,7 @@ class _Shown:
     def summary(self, *, width: int = 80, full: bool = False) -> str:
         """The answer as plain text: in short, or ``full``.
 
-        Raises
-        ------
-        SearchSpaceError
-            The width is not that of a text.
+        Raises SearchSpaceError if the width is not that of a text.
         """
         from planner.show.terminal import terminal_text
 
@@ -127,14 +113,9 @@ class _Deployable(_Shown):
     def compare_api(self) -> ApiComparison:
         """The deployment, of a search the recommended one, beside published prices per token.
 
-        Raises
-        ------
-        SearchSpaceError
-            The workload is not ``serve``.
-        InfeasibleError
-            Nothing is feasible, or it does not fit or misses a limit.
-        SpecError
-            A list of prices has faults.
+        Raises SearchSpaceError if the workload is not ``serve``.
+        Raises InfeasibleError if nothing is feasible, or it does not fit or misses a limit.
+        Raises SpecError if a list of prices has faults.
         """
         check_comparable(self.plan.workload.name)
         if reason := self._why_not():

@@ -96,11 +96,8 @@ def fit(
     """Fit ``parameters``, leaving out what the data cannot tell.
 
     ``progress`` is told how many of `number_of_fits` are done.
-
-    Raises
-    ------
-    CalibrationError
-        There is no row to fit to, or the data tell nothing about any parameter.
+    Raises CalibrationError if there is no row to fit to, or the data tell nothing about any
+    parameter.
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")

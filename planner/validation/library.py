@@ -97,10 +97,7 @@ def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
 def replacing(path: Path, catalogue: Catalogue) -> Library:
     """A library in which the profile in a file takes the place of the shipped one of its name.
 
-    Raises
-    ------
-    SpecError
-        The file has faults, or no shipped profile has its name.
+    Raises SpecError if the file has faults, or no shipped profile has its name.
     """
     if kind_of_profile(path, catalogue.folder) is SpecKind.ENGINES:
         engine = catalogue.load_engine(str(path)).spec
@@ -148,10 +145,7 @@ class NotPredicted(Exception):
 def model_of(run: Run, library: Library) -> ModelSpec:
     """The model that a run trains.
 
-    Raises
-    ------
-    NotPredicted
-        Its kind is not modelled, or its shape is unknown or impossible.
+    Raises NotPredicted if its kind is not modelled, or its shape is unknown or impossible.
     """
     rule = model_rule(run.text("model"))
     if rule is not None and rule.reason:
@@ -282,11 +276,7 @@ def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     """The GPU's own links, changed by what the run says of node, fabric and network.
 
     Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
-
-    Raises
-    ------
-    NotPredicted
-        No cluster has such nodes or rates.
+    Raises NotPredicted if no cluster has such nodes or rates.
     """
     try:
         return _cluster(run, gpu)

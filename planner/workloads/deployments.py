@@ -610,13 +610,7 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
 
 
 def served(candidates: Candidates) -> Serving:
-    """Candidates that generate tokens.
-
-    Raises
-    ------
-    TypeError
-        They are others.
-    """
+    """Candidates that generate tokens. Raises TypeError if they are others."""
     if not isinstance(candidates, Serving):
         raise TypeError(f"{candidates!r} does not serve.")
     return candidates

@@ -64,12 +64,8 @@ def make_request(
     """A request of the fields of `planner.Request`; None stands for what was not given.
 
     ``base`` has what was not given.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        There is no model; a name is unknown or of another workload; a value is not what its
-        name takes, or does nothing alone.
+    Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
+    workload; a value is not what its name takes, or does nothing alone.
     """
     request, answers = _read(given, base, said)
     for name, needed in NEEDS.items():
@@ -147,10 +143,7 @@ def _contracts(request: Request) -> tuple[str, ...]:
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
     """``name=value[,value]`` texts as parameter -> values.
 
-    Raises
-    ------
-    SearchSpaceError
-        A text has no ``=``, no value, or repeats a parameter.
+    Raises SearchSpaceError if a text has no ``=``, no value, or repeats a parameter.
     """
     settings: dict[str, list[str]] = {}
     for text in assignments:
@@ -171,10 +164,8 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 def read_request(asked: Request) -> Request:
     """A request with its values read, as those of `make_request` are; that of a plan was.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A value is not what its name takes, or of another workload.
+    Raises SpecError or SearchSpaceError if a value is not what its name takes, or of another
+    workload.
     """
     if isinstance(asked, PlanRequest):
         return asked
@@ -206,10 +197,7 @@ def question_of(base: Request) -> Request:
 def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Value]:
     """The ``driver`` and, of Optuna, its ``trials``, ``seed``, ``sampler`` and ``storage``.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is impossible, or of another driver.
+    Raises SearchSpaceError if one of them is impossible, or of another driver.
     """
     asked = {name: value for name, value in given.items() if value is not None}
     driver = chosen(asked.get("driver", DRIVERS[0]), said("driver"), DRIVERS)
@@ -231,10 +219,7 @@ def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Valu
 def read_burst(workload: str, given: object, said: Said = str) -> int | None:
     """Requests that arrive at once, None where nobody asked for that.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is no number of them, or the workload serves no stream.
+    Raises SearchSpaceError if it is no number of them, or the workload serves no stream.
     """
     if given is None:
         return None

@@ -29,11 +29,8 @@ def image_fields(
     """The images of a workload; what nobody gave goes into the notes.
 
     ``sequence_length``: tokens among which are theirs; None: as many as are needed.
-
-    Raises
-    ------
-    SpecError
-        The model has no vision tower, a size is none, or they do not find room in the sequence.
+    Raises SpecError if the model has no vision tower, a size is none, or they do not find room in
+    the sequence.
     """
     given = {
         name: value

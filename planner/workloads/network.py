@@ -35,11 +35,7 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
 
     GPUs of a node share its ports: each has a part of the rate, and as many share a port as come
     to it.
-
-    Raises
-    ------
-    SearchSpaceError
-        The words are not understood, or the rate is none.
+    Raises SearchSpaceError if the words are not understood, or the rate is none.
     """
     if network is None:
         return cluster

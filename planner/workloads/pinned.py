@@ -73,10 +73,7 @@ class PinnedPlan:
     def request(self) -> Request:
         """The request whose one configuration this is.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            An answer or a value is not what its name takes.
+        Raises SpecError or SearchSpaceError if an answer or a value is not what its name takes.
         """
         named = {
             name: self.parameters[name]
@@ -97,10 +94,8 @@ class PinnedPlan:
     def from_dict(cls, table: object, where: str) -> Self:
         """A plan out of what `to_dict` made, here or in an older version.
 
-        Raises
-        ------
-        SpecError
-            Something is unknown, or missing and without a default; the message names ``where``.
+        Raises SpecError if an input is unknown, or missing and without a default; the message names
+        ``where``.
         """
         if not isinstance(table, Mapping):
             raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
@@ -155,13 +150,7 @@ class PinnedPlan:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The plan of a TOML or JSON file.
-
-        Raises
-        ------
-        SpecError
-            It cannot be read, or is no plan.
-        """
+        """The plan of a TOML or JSON file. Raises SpecError if it cannot be read, or is no plan."""
         if path.suffix != ".json":
             return cls.from_dict(read_toml(path), str(path))
         table = read_json(path, RESULT)

@@ -50,11 +50,8 @@ _LARGEST_PUE = 10.0
 def with_power(site: Site, request: Request, notes: Notes) -> Site:
     """A site with what is drawn around its GPUs, and what electricity emits in its region.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        The region is unknown, a number is impossible, or a file has faults; or carbon is wanted
-        and nobody said where.
+    Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
+    has faults; or carbon is wanted and no region is specified.
     """
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
@@ -83,10 +80,8 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
 def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
     """What owning GPUs takes of a request's building and region; the price of power goes to notes.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        The region is unknown, the PUE impossible, or a file has faults.
+    Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
+    faults.
     """
     loaded = notes.catalogue.load_power()
     region = request.region
@@ -126,10 +121,7 @@ def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
 def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
     """The figures of a request; nothing fails under the roofline bound, nor where nobody trains.
 
-    Raises
-    ------
-    SpecError
-        They are unknown or faulty.
+    Raises SpecError if they are unknown or faulty.
     """
     is_asked = "reliability" in terms_of(request.workload, "question")
     if not is_asked or (request.ideal and request.reliability is None):
@@ -165,11 +157,8 @@ _SHOWN = 6
 def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
     """What a GPU costs: the price of the request, or of the lists; None if unknown.
 
-    Raises
-    ------
-    SearchSpaceError, SpecError
-        The price is impossible, nobody is called like the provider, a list has faults or names
-        GPUs that are unknown; or the price is ``wanted`` and unknown.
+    Raises SearchSpaceError or SpecError if the price is impossible, no provider has the name, a
+    list has faults or names GPUs that are unknown; or the price is ``wanted`` and unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
     given = _stated(request.price, gpu, contract, notes)
@@ -323,13 +312,7 @@ class Place:
 def read_place(
     request: Request, gpu: str | None, counts: tuple[int, ...], notes: Notes, is_only: bool
 ) -> Place:
-    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    """
+    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``."""
     spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
     if spec.announced:
         notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, not measured"
@@ -381,10 +364,7 @@ def read_place(
 def _currency(word: str, notes: Notes) -> Currency:
     """A currency at its shipped rate, or at the one in USD behind its code.
 
-    Raises
-    ------
-    SearchSpaceError, SpecError
-        Its rate is unknown or no number, or a list has faults.
+    Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
     """
     code, _, given = word.strip().upper().partition("=")
     if not given:
@@ -429,10 +409,7 @@ def hardware(
 ) -> tuple[GpuSpec, ClusterSpec]:
     """The GPU and its cluster; what nobody named goes into ``notes``.
 
-    Raises
-    ------
-    SpecError
-        One of them is unknown or faulty, or the cluster has other GPUs or fewer.
+    Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
     """
     cluster = None
     if cluster_name is not None:
@@ -472,10 +449,7 @@ def _own_links(cluster: ClusterSpec, network: str | None = None) -> str:
 def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
     """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none.
+    Raises SearchSpaceError if it is none.
     """
     if given is not None:
         if gpu.unified_memory:
@@ -498,11 +472,7 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     """The cluster with so many GPUs in a node.
 
     The fabric joins those of a node, unless it joined GPUs of several nodes before.
-
-    Raises
-    ------
-    SearchSpaceError
-        No node has so many.
+    Raises SearchSpaceError if no node has so many.
     """
     if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
         return cluster
@@ -519,10 +489,7 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
 def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
     """A GPU and a cluster whose links reach given shares of their bandwidth.
 
-    Raises
-    ------
-    SearchSpaceError
-        A share is none.
+    Raises SearchSpaceError if a share is none.
     """
     name, up, out = "intra_node_efficiency", cluster.scale_up, cluster.scale_out
     inside = share_of_peak(request.intra_node_efficiency, "byte/s", up.bandwidth, name)
@@ -540,10 +507,7 @@ def share_of_peak(
 ) -> float | None:
     """A share of a peak, given as a fraction or as an achieved rate with its unit.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is neither, or not in (0, 1].
+    Raises SearchSpaceError if it is neither, or not in (0, 1].
     """
     if given is None:
         return None

@@ -73,10 +73,8 @@ class Outer:
     def search(self) -> Searched:
         """All scenes of the request.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown or faulty; or everything that was named is impossible.
+        Raises SpecError or SearchSpaceError if an input is unknown or faulty; or everything that
+        was named is impossible.
         """
         asked, gpus = self._asked(), self._gpus()
         contracts = _listed(self.request.contract, CONTRACTS)
@@ -276,10 +274,7 @@ class Outer:
     def _released(self, words: Sequence[str], number: str, place: Place, notes: Notes) -> str:
         """The profile of a release of the engine, where that is named without one.
 
-        Raises
-        ------
-        SearchSpaceError
-            It is no release, or there are several engines.
+        Raises SearchSpaceError if it is no release, or there are several engines.
         """
         if not RELEASE_NUMBER.fullmatch(number):
             raise SearchSpaceError(
@@ -431,10 +426,7 @@ class Plan:
 def make_plan(request: Request) -> Plan:
     """Read the specs that a request names and state its search problem.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something it names is unknown, faulty or impossible.
+    Raises SpecError or SearchSpaceError if a name in it is unknown, faulty or impossible.
     """
     sure = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
@@ -493,10 +485,8 @@ def _counted(request: Request, catalogue: Catalogue) -> Request:
 def one_configuration(request: Request, burst: int | None = None) -> Plan:
     """The plan of one configuration: what is not set keeps its default, not that of a space.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
+    several configurations.
     """
     workload, request = workload_of(request.workload), _sent_at_once(request, burst)
     alone = replace(request, space=workload.single)
@@ -525,10 +515,8 @@ def _sent_at_once(request: Request, burst: int | None) -> Request:
 def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
     """The one configuration of a plan; limits of the request reject it, too.
 
-    Raises
-    ------
-    SearchSpaceError, InfeasibleError
-        Its numbers of workers, its burst or its rate are impossible.
+    Raises SearchSpaceError or InfeasibleError if its numbers of workers, its burst or its rate are
+    impossible.
     """
     (source,) = plan.problem.sources
     found = plan.workload.once(source, burst)

@@ -31,13 +31,7 @@ def workload_names() -> tuple[str, ...]:
 
 
 def known_workload(name: str) -> str:
-    """The name, if it is that of a workload.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is not.
-    """
+    """The name, if it is that of a workload. Raises SearchSpaceError if it is not."""
     known = workload_names()
     if name not in known:
         hint = did_you_mean(name, known)
@@ -46,13 +40,7 @@ def known_workload(name: str) -> str:
 
 
 def workload_of(name: str) -> Workload:
-    """A workload by name.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is unknown.
-    """
+    """A workload by name. Raises SearchSpaceError if it is unknown."""
     if known_workload(name) not in _REGISTERED:
         module, attribute = _SHIPPED[name]
         _REGISTERED[name] = getattr(import_module(module), attribute)

@@ -104,11 +104,7 @@ def session_reuse(request: Request, work: ServingWorkload) -> Reuse | None:
 
     A request has all prompts and answers of its session before it, and as many new tokens as make
     the mean prompt as long as it is.
-
-    Raises
-    ------
-    SearchSpaceError
-        The prompts are too short for so many requests.
+    Raises SearchSpaceError if the prompts are too short for so many requests.
     """
     turns, calls = request.turns or 1, request.tool_calls * (request.turns or 1)
     number = turns + calls
@@ -164,11 +160,8 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
     """What the requests of a question have in common with earlier ones, as far as it is said.
 
     Nothing more where the share that is found is given.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Sessions cannot be as they are said, or what keeps prefixes has none to keep.
+    Raises SpecError or SearchSpaceError if sessions cannot be as specified, or what keeps prefixes
+    has none to keep.
     """
     router, found = checked_router(request.router), None
     if request.prefix_cache_hit_rate is None:
@@ -188,13 +181,7 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
 
 
 def checked_router(given: str) -> str:
-    """How requests find a replica.
-
-    Raises
-    ------
-    SpecError
-        It is no way that is known.
-    """
+    """How requests find a replica. Raises SpecError if it is unknown."""
     word = given.strip().lower().replace("-", "_")
     if word not in ROUTERS:
         hint = did_you_mean(word, ROUTERS)

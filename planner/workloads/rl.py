@@ -102,13 +102,7 @@ _OF_PLACEMENT = terms_about("placed")
 
 
 def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
-    """The model, the step and the space of a request.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    """
+    """The model, the step and the space of a request."""
     if request.num_gpus is None:
         raise SearchSpaceError("Give the number of GPUs with --gpus.")
     model = catalogue.load_model(str(request.model))
@@ -291,11 +285,7 @@ def rl_mesh(
     """All combinations of the values of trainer, engine and placement.
 
     Placements that rules exclude are left out where there are others.
-
-    Raises
-    ------
-    SearchSpaceError
-        A parameter or a value is unknown, or there is no value left.
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))

@@ -26,13 +26,9 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     """The one configuration of a source, of several concurrencies at the one that is asked for.
 
     That reaches the rate; of a burst, as a number of requests that start together drains.
-
-    Raises
-    ------
-    SearchSpaceError
-        The burst has no requests, or too many; or there are several configurations.
-    InfeasibleError
-        No concurrency that fits reaches the rate.
+    Raises SearchSpaceError if the burst has no requests, or too many; or there are several
+    configurations.
+    Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
@@ -170,11 +166,7 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
 
     Of several concurrencies the fewest requests in flight that reach the rate; the capacity is
     that of the most that find room.
-
-    Raises
-    ------
-    InfeasibleError
-        No concurrency that fits reaches the rate.
+    Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
     stated = source.setting.workload.request_rate
     candidates = source.judged(configurations)

@@ -73,11 +73,8 @@ def serving_mesh(
 
     Without ``counts`` of GPUs every configuration is one replica on its own GPUs.
     ``caches_activations``: the cache has the format of the activations, where none is specified.
-
-    Raises
-    ------
-    SearchSpaceError
-        A parameter or a value is unknown, there is no value left, or the engine has no such option.
+    Raises SearchSpaceError if a parameter or a value is unknown, there is no value left, or the
+    engine has no such option.
     """
     refuse_unknown(space, settings, SERVING_NAMES, derived=("data_parallel", "replicas"))
     of_engine = {"max_num_batched_tokens": engine.scheduler.max_num_batched_tokens}
@@ -312,10 +309,8 @@ _TYPES = terms_about("format", "serve")
 def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
     """The model, the requests and the space of a request.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or nothing says how many GPUs there are.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or nothing
+    says how many GPUs there are.
     """
     counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
     if not counts and request.request_rate is None and request.space != SINGLE:
@@ -357,10 +352,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
 def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], notes: Notes) -> None:
     """The tokens of the sound of a prompt beside its text, where nobody gave their number.
 
-    Raises
-    ------
-    SpecError
-        The model hears nothing, or the sound is longer than the prompt.
+    Raises SpecError if the model hears nothing, or the sound is longer than the prompt.
     """
     if model.audio_tower is None:
         raise SpecError(
@@ -520,10 +512,7 @@ def _targets(request: Request) -> AdapterTargets:
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
     """The model that drafts tokens: one that is named, or what the method adds to the model.
 
-    Raises
-    ------
-    SpecError
-        It is unknown or faulty, or has other tokens than the model.
+    Raises SpecError if it is unknown or faulty, or has other tokens than the model.
     """
     if not request.draft_tokens:
         return None
@@ -555,10 +544,7 @@ def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
     """The engine told how many sequences to run at once, and to capture no graphs of decoding.
 
-    Raises
-    ------
-    SpecError
-        Copies of experts are asked of an engine that has none.
+    Raises SpecError if copies of experts are requested of an engine that has none.
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(

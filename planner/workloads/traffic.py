@@ -83,10 +83,7 @@ class Range:
 def read_range(given: str, said: str = "prompt_range") -> Range:
     """The prompts of ``<=6k``, ``>6k`` or ``>2k-6k`` tokens.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is none of these.
+    Raises SearchSpaceError if it is none of these.
     """
     match = _RANGE.fullmatch("".join(given.split()))
     most, above, end = match.groups() if match else (None, None, None)
@@ -135,10 +132,7 @@ class Prompts:
 def prompts_of(request: Request) -> Prompts:
     """The prompts of a question: as they were measured, else of a lognormal distribution.
 
-    Raises
-    ------
-    SpecError
-        A file cannot be read.
+    Raises SpecError if a file cannot be read.
     """
     if question := _measured_by(request):
         return _measured_prompts(question, str(getattr(request, question)))
@@ -187,10 +181,8 @@ def traffic_answers(
 ) -> Mapping[str, object]:
     """What is ``asked`` of traffic, beside what a ``base`` has, answers of others, by term.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A file cannot be read, or has no times; something is not what its term takes.
+    Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; something is not
+    what its term takes.
     """
 
     def of(name: str) -> object:
@@ -216,12 +208,9 @@ def answers_of(
 ) -> dict[str, object]:
     """What a trace or lengths say of the requests, or a ``part`` of them by prompts, by term.
 
-    Raises
-    ------
-    SpecError
-        It is no name that is shipped and no file that can be read, or a trace without times.
-    SearchSpaceError
-        No prompt is in that part.
+    Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
+    without times.
+    Raises SearchSpaceError if no prompt is in that part.
     """
     path, known = Path(given), shipped_lengths() if question == "lengths" else {}
     if question == "lengths" and given not in known and state_of(path)[1] == 0:
@@ -308,11 +297,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
     """How the requests of a question come: by its variation, as in its trace, or at random.
 
     Those of a trace go to replicas in turn, or each to one that is ``drawn``.
-
-    Raises
-    ------
-    SpecError
-        The trace cannot be read, or the variation is out of range.
+    Raises SpecError if the trace cannot be read, or the variation is out of range.
     """
     if request.trace is not None and request.arrival_variation == Request.arrival_variation:
         return _arrivals(*state_of(Path(request.trace)), request.prompt_range, drawn)

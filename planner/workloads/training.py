@@ -365,11 +365,7 @@ def mesh_of(
     ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
     neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
     follows from others may be among the settings, where it agrees with them.
-
-    Raises
-    ------
-    SearchSpaceError
-        A parameter or a value is unknown, or there is no value left.
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
     as_given = AsGiven.of(settings)
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}

@@ -54,23 +54,14 @@ _Adapted = TypeVar("_Adapted", bound=Adapted)
 
 
 def adapter_kind(request: Request) -> AdapterKind:
-    """The adapter of a request.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is unknown.
-    """
+    """The adapter of a request. Raises SearchSpaceError if it is unknown."""
     return _word("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
     """The adapter's fields of a workload; what nobody gave goes into ``defaults``.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is unknown, impossible, or useless without an adapter.
+    Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
     _refuse_useless(request, kind)
@@ -107,10 +98,7 @@ def with_expert_adapters(
 ) -> _Adapted:
     """The workload with what its routed experts have: as asked, as named, or as the framework does.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is unknown, or asked for where there is nothing to adapt.
+    Raises SearchSpaceError if it is unknown, or asked for where there is nothing to adapt.
     """
     given = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
@@ -165,10 +153,7 @@ def sample_fields(
 ) -> dict[str, object]:
     """The samples of a workload; what nobody gave goes into ``defaults``.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is unknown, impossible or useless.
+    Raises SearchSpaceError if one of them is unknown, impossible or useless.
     """
     padding = _word("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
@@ -229,10 +214,7 @@ def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:
     """Modules of multi-token prediction that are trained; published ones go into ``defaults``.
 
-    Raises
-    ------
-    SearchSpaceError
-        Their number makes no sense, or they are asked for beside an adapter.
+    Raises SearchSpaceError if their number makes no sense, or they are requested with an adapter.
     """
     asked, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
     if asked is None:
@@ -281,11 +263,7 @@ def with_tokens(
     """The workload with the tokens of its whole run; what follows or is assumed is noted.
 
     Those that the request gives it has already.
-
-    Raises
-    ------
-    SpecError
-        Several things say how long the run is, or the epochs are none.
+    Raises SpecError if several things say how long the run is, or the epochs are none.
     """
     given = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
     if len(given) > 1:
@@ -343,10 +321,7 @@ def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     """The objective of a request: without one that of fine-tuning where an adapter is trained.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or something beside it makes no sense.
+    Raises SpecError if it is unknown, or a setting with it makes no sense.
     """
     usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     given = request.training_objective
@@ -470,13 +445,7 @@ _ADAPTER_FRAMEWORK = "hf-trainer"
 
 
 def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
-    """The model, the run and the space of a request.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    """
+    """The model, the run and the space of a request."""
     if request.num_gpus is None:
         raise SearchSpaceError("Give the number of GPUs with --gpus.")
     counts = tuple(sorted(set(gpu_counts(request.num_gpus))))

@@ -31,10 +31,7 @@ _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 def changed_request(base: Request, changes: Mapping[str, object], said: Said = str) -> Request:
     """A request with other answers and settings, by their names or short names.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A name is unknown, or a value is not what it takes.
+    Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
     """
     known = terms_of(base.workload, "parameter", "question", "pool")
     answers: dict[str, object] = {}

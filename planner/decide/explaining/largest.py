@@ -112,11 +112,8 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     """The longest sequence, prompt or answer, the other lengths as they are.
 
     All requests at once find room for it; of a plan with more than have room, as many as do.
-
-    Raises
-    ------
-    SearchSpaceError
-        Samples have lengths of their own, or it is no length of the workload.
+    Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
+    workload.
     """
     work, workload = found.source.setting.workload, plan.workload
     known = workload.longest or workload.lengths
@@ -316,11 +313,8 @@ def methods_of_layouts(request: Request) -> Methods:
     """The largest batch of every combination of the lists of a request that sets its layout.
 
     What is not set keeps its default, not that of a space.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are too many methods.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
+    too many methods.
     """
     workload = workload_of(request.workload)
     _check_batch(workload)

@@ -199,10 +199,7 @@ def read_question(
 ) -> OperatorQuestion:
     """The question that texts or values ask; None stands for what is not given.
 
-    Raises
-    ------
-    SearchSpaceError
-        A value is not what its name takes, is missing, or is of no use.
+    Raises SearchSpaceError if a value is not what its name takes, is missing, or is of no use.
     """
     asked = {name: value for name, value in given.items() if value is not None}
     kinds = [chosen(word, "an operator", KINDS) for word in several(operator, "an operator")]
@@ -303,10 +300,8 @@ class OperatorTimes:
 def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
     """Seconds of every combination.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A name is unknown, there are too many operators, or none on these GPUs.
+    Raises SpecError or SearchSpaceError if a name is unknown, there are too many operators, or none
+    on these GPUs.
     """
     assumed: list[str] = []
     defaults: dict[str, dict[str, None]] = {}

@@ -95,10 +95,7 @@ class LengthPools:
 def read_pools(given: object, said: str = "pools") -> int | tuple[int, ...]:
     """How many pools, of which the ends are looked for; or the ends [tokens], ascending.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is neither.
+    Raises SearchSpaceError if it is neither.
     """
     ends = [whole(one, said, 1, unit="tokens") for one in several(given, said)]
     if len(ends) == 1 and ends[0] <= MOST_POOLS:
@@ -118,10 +115,8 @@ def cuts_of(
 ) -> list[tuple[int, ...]]:
     """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A file cannot be read; prompts are alike, or a part of them already.
+    Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
+    them already.
     """
     if request.prompt_range is not None:
         raise SearchSpaceError(
@@ -166,13 +161,9 @@ def pools_by_length(
     A pool has its share of the requests, their lengths, and a search of its own; every limit
     holds in each. Of a number of pools the ends are those that cost least of the prompts' deciles,
     95 and 98 %. ``progress`` is told how many of `num_parts` are sized.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible; all prompts are alike.
-    InfeasibleError
-        A pool, or one of all, keeps the limits on none of the GPUs.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible; all prompts
+    are alike.
+    Raises InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
     """
     service = replace(service, request=sure(service.request))
     request, done = service.request, 0

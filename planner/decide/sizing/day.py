@@ -250,11 +250,7 @@ def days_of(
 
     Layouts are the best of each mode and engine at the peak and on average.
     One whose GPUs would cost as much even if they served as many requests as they can is left out.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A price list is faulty.
+    Raises SpecError or SearchSpaceError if a price list is faulty.
     """
     terms = terms_for(request, contracts)
     first = best = _day(request, fewest, load, terms, startup)
@@ -458,11 +454,7 @@ def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
 
     ``contracts`` are those that may be used, a year's reservation and on demand where none is
     named. With one price, GPUs by the hour are held all day too.
-
-    Raises
-    ------
-    SearchSpaceError
-        None of the named contracts has a price.
+    Raises SearchSpaceError if none of the named contracts has a price.
     """
     named = [contract for contract in contracts if contract is not None] or [*_USUAL]
     prices = {name: _price(request, name) for name in named}

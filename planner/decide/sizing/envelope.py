@@ -58,13 +58,10 @@ class Budget:
 def read_budget(given: object, said: str = "budget") -> Budget:
     """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
 
+    Raises SearchSpaceError if it is no amount, or its period is none.
+
     >>> read_budget("50k/month").period == 365 * 24 * 3600 / 12
     True
-
-    Raises
-    ------
-    SearchSpaceError
-        It is no amount, or its period is none.
     """
     words = _PER.split(str(given).strip().removeprefix("$"), maxsplit=1)
     amount, period = words[0], words[1] if len(words) > 1 else None
@@ -162,13 +159,7 @@ class Envelope:
     budget: float | None = None
 
     def most(self) -> tuple[Yield | None, str]:
-        """What carries most; without one, why there is none.
-
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
-        """
+        """What carries most; without one, why there is none."""
         most = self._affordable()
         if isinstance(most, str):
             return None, most

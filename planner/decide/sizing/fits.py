@@ -40,11 +40,8 @@ def fewest_that_fit(
     With each stands whether a parameter may get a value. Parallel degrees, the ZeRO stage and the
     micro-batch may change with the number of GPUs; all else stays. ``counts`` are the numbers to
     try in place of whole nodes.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible for all GPUs alike.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible for all GPUs
+    alike.
     """
     sizes, errors = list[Size](), list[PlannerError]()
     for at, (question, may_be) in enumerate(requests, start=1):

@@ -95,11 +95,7 @@ def read_load(path: Path) -> Load:
 
     A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
     is shipped, where the working directory has none of that name.
-
-    Raises
-    ------
-    SpecError
-        It cannot be read, or has faults: one line for each.
+    Raises SpecError if it cannot be read, or has faults: one line for each.
     """
     path = load_file(path)
     rows = records(path, _TABLE, _start, once=("hour", "time"))
@@ -162,13 +158,8 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
 
     Of more than a day the parts are longer. ``request_rate`` is the mean. What is left of its
     bursts is the variation within a part: times are stretched so that each part has the mean rate.
-
-    Raises
-    ------
-    SpecError
-        The trace cannot be read.
-    SearchSpaceError
-        It is shorter than three minutes.
+    Raises SpecError if the trace cannot be read.
+    Raises SearchSpaceError if it is shorter than three minutes.
     """
     trace = trace_of(Path(str(request.trace)), request.prompt_range)
     number = min(int(trace.seconds / MINUTE), _MOST_PERIODS)
@@ -207,10 +198,7 @@ def load_of(
 ) -> tuple[Request, Load | None]:
     """A question and its load: of a file, or of its trace where a ``startup`` time is given, too.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As `read_load` and `traced_load`.
+    Raises SpecError or SearchSpaceError as `read_load` and `traced_load` do.
     """
     if given is not None:
         return request, read_load(Path(given))

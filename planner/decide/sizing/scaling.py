@@ -61,11 +61,7 @@ def read_startup(given: object, said: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
     Parts that are not given are `USUAL`.
-
-    Raises
-    ------
-    SearchSpaceError
-        It is none of these.
+    Raises SearchSpaceError if it is none of these.
     """
     if isinstance(given, Startup):
         return given

@@ -34,13 +34,7 @@ class Searches:
     found: dict[Hashable, dict[str | None, tuple[Plan, SearchResult]]] = field(default_factory=dict)
 
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
-        """What a search finds; ``limits`` replace its own and are not widened.
-
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
-        """
+        """What a search finds; ``limits`` replace its own and are not widened."""
         asked = (
             request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
         )  # fmt: skip
@@ -132,13 +126,7 @@ class TrainingSizer:
     not_tried: tuple[int, ...] = ()
 
     def size(self) -> Size:
-        """The fewest GPUs, the cheapest and, within a budget, the fastest.
-
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            Something is unknown, faulty or impossible.
-        """
+        """The fewest GPUs, the cheapest and, within a budget, the fastest."""
         counts = self._counts()
         fewest = self._fewest(counts)
         if fewest is None:
@@ -347,11 +335,6 @@ def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
 
     A limit that planner assumes may not decide the purchase: where it takes more than twice the
     GPUs, it is doubled until it does not. The user's limits stay.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
     """
     size = serving_size(request, searches)
     assumed = [limit for limit in make_plan(request).problem.constraints if limit.assumed]
@@ -398,11 +381,6 @@ def serving_size(request: Request, searches: Searches) -> Size:
 
     With one GPU everywhere these are the same; with others for the prompts they need not be.
     ``searches`` are shared with the same request under other contracts.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
     """
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "")
     fewest, reason = _fewest(request, searches)
@@ -420,13 +398,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
 
 
 def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
-    """The plan of the fewest GPUs of each mode and engine that has one.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    """
+    """The plan of the fewest GPUs of each mode and engine that has one."""
     found = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
     return [Fleet.of(*pair) for pair in found]
 
@@ -440,13 +412,7 @@ def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Can
 
 
 def fleet_of(request: Request) -> Fleet | None:
-    """The plan of the fewest GPUs; None where there is none.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    """
+    """The plan of the fewest GPUs; None where there is none."""
     return _fewest(request, Searches((request.one_contract,)))[0]
 
 

@@ -345,10 +345,7 @@ def _rows(one: Placement) -> Iterator[dict[str, Value]]:
 def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
     """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is neither, or a number is none.
+    Raises SearchSpaceError if it is neither, or a number is none.
     """
     wrong = f"{said} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
@@ -362,10 +359,7 @@ def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
 def refuse_of_one(given: Collection[str], said: Said = str) -> None:
     """Refuse, of the names that are ``given``, what is of one service where several share GPUs.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is.
+    Raises SearchSpaceError if one of them is.
     """
     for name in (LOAD, BUDGET, "num_gpus", "plot"):
         if name in given:
@@ -382,11 +376,8 @@ def read_services(
     ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
     file beside it), lengths, limits; above it stands what they have in common, before which goes
     what is ``common`` here.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        The file cannot be read; something is unknown, missing or impossible.
+    Raises SpecError or SearchSpaceError if the file cannot be read; an input is unknown, missing or
+    impossible.
     """
     folder = Path() if isinstance(given, Mapping) else Path(given).parent
     table = given if isinstance(given, Mapping) else read_toml(Path(given))
@@ -456,13 +447,8 @@ def share(
     of its requests. Types without a stock have no end; without any stock and any GPU the types are
     all current ones of data centers. Costs are those of a day: what is always needed is held under
     the cheapest contract for that, the rest is had by the hour.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible.
-    InfeasibleError
-        A service runs on none of the types, or the stock is too small for all.
+    Raises InfeasibleError if a service runs on none of the types, or the stock is too small for
+    all.
     """
     first = services[0].request
     names = _types(services, stock)

@@ -173,14 +173,9 @@ def size_all(
     without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
     is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
     like these where the request has no confidence.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        No limit says what must be reached, something is unknown, faulty or impossible for all
-        GPUs alike.
-    WorkersLost
-        Worker processes ended again and again.
+    Raises SpecError or SearchSpaceError if no limit says what must be reached, an input is unknown,
+    faulty or impossible for all GPUs alike.
+    Raises WorkersLost if worker processes ended again and again.
     """
     request = sure(request)
     tasks = tasks_of(request, contracts, load=load, startup=startup, budget=budget, said=said)
@@ -241,10 +236,7 @@ def tasks_of(
 ) -> list[Task]:
     """What is to be sized: a task for each GPU.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        As `size_all`, before any is sized.
+    Raises SpecError or SearchSpaceError as `size_all` does, before any is sized.
     """
     request = sure(request)
     if budget is not None and _trains(request) and budget.period is None:
@@ -306,10 +298,7 @@ def without_contract(request: Request) -> Request:
 def contracts_given(given: object, said: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is none.
+    Raises SearchSpaceError if one of them is none.
     """
     if given is None:
         return [None]
@@ -492,10 +481,7 @@ def gpus_of(
 ) -> list[str | None]:
     """The GPUs that a question names; where it names none, those with a current price.
 
-    Raises
-    ------
-    SearchSpaceError
-        It names all of them, and a cluster.
+    Raises SearchSpaceError if it names all of them, and a cluster.
     """
     catalogue = Catalogue(specs)
     if gpu is None:

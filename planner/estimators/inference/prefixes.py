@@ -97,11 +97,7 @@ def caches_at(
 
     Of a trace all of one counts, in which requests that run are those used last; of sessions,
     whose gaps begin when an answer ends, what those leave.
-
-    Raises
-    ------
-    ValueError
-        Nothing is said of what requests share.
+    Raises ValueError if nothing specifies what requests share.
     """
     work, ranks = setting.workload, configurations.attention_data_parallel
     if work.reuse is None:

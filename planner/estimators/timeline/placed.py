@@ -195,10 +195,7 @@ def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[Work]:
 def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
     """Works so that each comes after those that it waits for.
 
-    Raises
-    ------
-    ValueError
-        Some wait for each other.
+    Raises ValueError if some wait for each other.
     """
     left = [len(each) for each in waits]
     waited_by: list[list[int]] = [[] for _ in waits]

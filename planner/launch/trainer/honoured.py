@@ -51,10 +51,7 @@ _STRATEGY, _COPIED, _WHOLLY = (
 def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change stands in the file itself, and what in those that it names.
 
-    Raises
-    ------
-    LaunchError
-        What starts DeepSpeed honours none of it.
+    Raises LaunchError if what starts DeepSpeed honours none of it.
     """
     if is_document("deepspeed", found.options) or is_document("accelerate", found.options):
         return _of_launcher(found, changes)

@@ -296,10 +296,7 @@ _CACHES = "open_instruct/dpo_tune_cache.py"
 def objective_said(said: Said, found: Gathered, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
-    Raises
-    ------
-    SpecError
-        It trains on answers that are generated in each step.
+    Raises SpecError if it trains on answers that are generated in each step.
     """
     words = [text for option in _OPTIONS if (text := said.texts.get(option)) and text in _NAMED]
     # What others call it is told as unknown, not taken for what stands beside it.
@@ -484,10 +481,7 @@ def shape_of(sources: Sources, dialect: Dialect) -> dict[str, object] | None:
 def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
     """A change in the Trainer's words in those of a program, whose dialect has this name.
 
-    Raises
-    ------
-    LaunchError
-        It has no word for one of them, and does not take the Trainer's own.
+    Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
     own: dict[str, tuple[str, ...] | None] = {}
     rows = Dialect.load(name).rows

@@ -11,13 +11,7 @@ from planner.launch.target import Draft, File, Job, Target
 
 
 def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
-    """What makes the files that start a draft.
-
-    Raises
-    ------
-    LaunchError
-        There is none of that name.
-    """
+    """What makes the files that start a draft. Raises LaunchError if there is none of that name."""
     if name not in WRAPPERS:
         known = ", ".join(WRAPPERS)
         raise LaunchError(

@@ -67,10 +67,7 @@ _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", 
 def spec_kind(word: str) -> SpecKind:
     """The kind of spec that a word means, in the plural or the singular.
 
-    Raises
-    ------
-    SpecError
-        There is no such kind.
+    Raises SpecError if there is no such kind.
     """
     for kind in KINDS:
         if word.lower() in (kind.value, kind.value.removesuffix("s")):
@@ -262,10 +259,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
     """The figures of a spec by section; what nobody measured is marked.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if it is unknown, or its file has faults.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))
@@ -465,10 +459,8 @@ def files_to_check(
 ) -> list[tuple[SpecKind | None, Path]]:
     """The files that words of the command line mean, each with its kind; None: a table beside them.
 
-    Raises
-    ------
-    SpecError
-        A word is neither a kind nor a file, or nothing says of which kind a file is.
+    Raises SpecError if a word is neither a kind nor a file, or nothing says of which kind a file
+    is.
     """
     kind = None
     paths = list(targets)

@@ -72,11 +72,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
     """The input columns and what is predicted beside each, written whole or not at all.
 
     Several tables stand one after the other under the columns of all of them.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     own = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
@@ -310,15 +306,9 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
     A new table has the columns of `planner validate --template`. One that is there keeps its
     columns, its rows and its comments; columns that it lacks are added behind them. It is
     replaced whole or not at all.
-
-    Raises
-    ------
-    CalibrationError
-        No row can tell the run.
-    SpecError
-        The table that is there has faults.
-    OutputError
-        It cannot be written.
+    Raises CalibrationError if no row can tell the run.
+    Raises SpecError if the table that is there has faults.
+    Raises OutputError if it cannot be written.
     """
     if not found.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")

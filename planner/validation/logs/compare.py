@@ -78,10 +78,7 @@ def run_cells(
 ) -> Cells:
     """The cells of the run, by column; ``measured`` in the units of the columns.
 
-    Raises
-    ------
-    LaunchError
-        A table of runs cannot name the model or the GPU of the plan.
+    Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
     """
     if planned.is_of_rollouts:
         own = _steps(planned, reading)
@@ -332,10 +329,8 @@ class Comparison:
 def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     """A log beside its plan; ``name`` is that of the run.
 
-    Raises
-    ------
-    LaunchError
-        The log is of another run than the plan's: other GPUs, another batch, other lengths.
+    Raises LaunchError if the log is of another run than the plan's: other GPUs, another batch,
+    other lengths.
     """
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts

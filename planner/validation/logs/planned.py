@@ -45,10 +45,8 @@ class Planned:
     def of(cls, pinned: PinnedPlan) -> Planned:
         """The plan, evaluated again with the specs there are now.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError, InfeasibleError
-            It names what there is not, or cannot be computed.
+        Raises SpecError, SearchSpaceError or InfeasibleError if it names what there is not, or
+        cannot be computed.
         """
         request = pinned.request()
         evaluation = evaluated(one_configuration(request))
@@ -59,11 +57,8 @@ class Planned:
         """The plan of a file, of the file of a search, or of the folder of a launch.
 
         ``specs`` is a folder of own specs, in place of the one that the plan names.
-
-        Raises
-        ------
-        SpecError, SearchSpaceError, InfeasibleError
-            It is no plan, names what there is not, or cannot be computed.
+        Raises SpecError, SearchSpaceError or InfeasibleError if it is no plan, names what there is
+        not, or cannot be computed.
         """
         pinned = PinnedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
         if specs is not None:

@@ -170,10 +170,7 @@ class TrainingCase(Case):
 def training_case(run: Run, library: Library) -> TrainingCase:
     """The case of a run, from everything in its row but what was measured.
 
-    Raises
-    ------
-    NotPredicted
-        It cannot be predicted; the text says why.
+    Raises NotPredicted if it cannot be predicted; the text says why.
     """
     adapter = _ADAPTERS.get(run.word("workload"))
     if adapter is None:

@@ -65,10 +65,7 @@ class Bar:
 def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the parts of time and memory of one configuration into a file.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)

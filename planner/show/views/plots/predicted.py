@@ -75,13 +75,7 @@ def _of_row(row: Row) -> Iterator[tuple[str, tuple[float, float, float, float]]]
 
 
 def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Row]]) -> None:
-    """Draw predictions of measured runs into a file.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
+    """Draw predictions of measured runs into a file. Raises OutputError if it cannot be written."""
     panels = compared_quantities(tables)
     across = min(len(panels), max(picture.width // 330, 1))
     rows = -(-len(panels) // across)

@@ -97,10 +97,7 @@ class _Scale:
 def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) -> None:
     """Draw steps over time below each other into a file.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     heights: list[float] = []
     for timeline in timelines:
@@ -305,11 +302,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``
     is told among the metadata.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
 
     References
     ----------
@@ -410,12 +403,8 @@ def write_timeline(
 ) -> None:
     """Write the steps of one configuration over time.
 
-    Raises
-    ------
-    SearchSpaceError
-        Nothing tells what its steps do when.
-    OutputError
-        The file cannot be written.
+    Raises SearchSpaceError if nothing tells what its steps do when.
+    Raises OutputError if the file cannot be written.
     """
     found = details_of(plan).timelines(candidates)
     if not found:
