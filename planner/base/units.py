@@ -6,6 +6,12 @@ Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W, J
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from planner.base.arrays import IndexArray
+
+Whole = TypeVar("Whole", int, "IndexArray")
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -51,6 +57,15 @@ UNITS: dict[str, dict[str, float]] = {
 
 _LARGEST = 1e300
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
+
+
+def ceil_div(number: Whole, divisor: Whole) -> Whole:
+    """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
+
+    >>> ceil_div(7, 2), ceil_div(8, 2)
+    (4, 4)
+    """
+    return -(-number // divisor)
 
 
 def to_si(value: float, unit: str, dimension: str) -> float:

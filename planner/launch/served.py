@@ -11,7 +11,7 @@ from typing import TypeVar
 from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.training_names import targets_of
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
@@ -85,7 +85,7 @@ class Told(Gathered):
         own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
         own *= int(values["attention_data_parallel"])
         copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
-        limit = -(-(whole(self.reading.text(ONGOING)) or 0) // copies)
+        limit = ceil_div(whole(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):
             values["concurrency"] = limit
             defaults.pop("concurrency", None)
@@ -521,7 +521,7 @@ def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
     name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
     tokens = whole(reading.value(name))
     if is_of_server and pool == DECODE_POOL:
-        least = -(-int(told.values["concurrency"]) // ranks)
+        least = ceil_div(int(told.values["concurrency"]), ranks)
         told.assume("max_num_batched_tokens", least, "one token of each request of a rank")
     elif tokens is None:
         tokens, why = scheduler_default_of(told, engine, name)

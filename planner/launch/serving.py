@@ -13,7 +13,7 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.training_names import served_targets
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.configurations.table import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
@@ -137,7 +137,7 @@ class Worker:
                 f"A server of {self.num_gpus} GPUs fills no whole nodes of {of_node}: engines need "
                 "the same number on each; plan another layout."
             )
-        return -(-self.num_gpus // of_node)
+        return ceil_div(self.num_gpus, of_node)
 
     @property
     def gpus_per_node(self) -> int:

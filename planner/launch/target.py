@@ -20,6 +20,7 @@ from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_names import TrainingObjective
+from planner.base.units import ceil_div
 from planner.configurations.table import PREFILL
 from planner.documents.shell.text import Changes
 from planner.errors import InfeasibleError, LaunchError
@@ -159,7 +160,7 @@ class Job:
     @property
     def num_nodes(self) -> int:
         """Nodes of the whole job."""
-        return -(-self.num_gpus // self.cluster.gpus_per_node)
+        return ceil_div(self.num_gpus, self.cluster.gpus_per_node)
 
     @property
     def data_parallel(self) -> int:

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from planner.base.enums import AttentionKind, LinkKind, PositionEmbedding
-from planner.base.units import UNITS
+from planner.base.units import UNITS, ceil_div
 from planner.confidence.classes import has_experts
 from planner.errors import SpecError
 from planner.specs.catalogue import Catalogue, default_cluster
@@ -262,7 +262,7 @@ def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
             moe_intermediate_size=run.count("moe_intermediate_size") or width or 4 * hidden,
         )
     # A gated MLP of the usual cost is 8/3 as wide as the hidden size, in steps of 256.
-    usual = -(-8 * hidden // 768) * 256 if gated else 4 * hidden
+    usual = ceil_div(8 * hidden, 768) * 256 if gated else 4 * hidden
     return FeedForwardSpec(intermediate_size=width or usual, gated=gated, bias=not gated)
 
 

@@ -8,6 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
+from planner.base.units import ceil_div
 from planner.formulas.queueing import queued_wait
 from planner.formulas.sample_paths import ServerPath, drifting_counts
 from planner.specs.arrivals import (
@@ -90,7 +91,7 @@ def _turns(
         ]
     )
     whole = float(times[-1] - times[0])
-    seen = min(-(-_FEWEST_SEEN * number // times.size), number)
+    seen = min(ceil_div(_FEWEST_SEEN * number, times.size), number)
     turns = np.argsort(owners, kind="stable")
     turns = turns[owners[turns] < seen]
     gap = whole / times.size * number

@@ -12,7 +12,7 @@ import numpy as np
 from planner.base import text
 from planner.base.arrays import BoolArray
 from planner.base.records import record
-from planner.base.units import UNITS
+from planner.base.units import UNITS, ceil_div
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.size import Sizes
 from planner.errors import SearchSpaceError
@@ -88,7 +88,7 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     """
     shown = panels[:_MOST_PANELS]
     across = 1 if picture.is_narrow or len(shown) == 1 else 2
-    rows = -(-len(shown) // across)
+    rows = ceil_div(len(shown), across)
     each = min(max(0.5 * picture.width / across, 300), 620)
     if len(shown) < len(panels):
         title = f"{title}; {len(shown)} of {len(panels)} works"

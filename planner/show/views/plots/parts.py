@@ -10,7 +10,7 @@ import numpy as np
 from planner.base import text
 from planner.base.cells import number_in
 from planner.base.records import record
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates
 from planner.show.theme import (
@@ -69,7 +69,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)
-    lines = [-(-len(bar.parts) // columns) + 2 + picture.is_narrow for bar in bars]
+    lines = [ceil_div(len(bar.parts), columns) + 2 + picture.is_narrow for bar in bars]
     heights = [_BAR_HEIGHT + _LINE * number + 24 for number in lines]
     row = candidates.row
     with drawing(picture, height=sum(heights) + 20) as canvas:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base.files import check_path, written_bytes
 from planner.base.records import record
 from planner.base.text import printable
+from planner.base.units import ceil_div
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.question.inputs import whole
 from planner.show.page import PICTURES, USUAL_WIDTH
@@ -211,7 +212,7 @@ class Canvas:
         longest = max(len(line) for label in shown for line in label.split("\n"))
         columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
         title = self.folded(note) if note else None
-        rows = -(-len(shown) // columns)
+        rows = ceil_div(len(shown), columns)
         self._heighten(
             sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
             + (title.count("\n") + 1 if title else 0)
