@@ -116,10 +116,6 @@ def _unread(target: Target, reading: Reading, answers: Answers, given: Given) ->
     if accepted is not None or is_of_tool or (why and not target.accepted):
         status = Status.IGNORED if why else Status.NOT_MODELLED
         return _made(given, status, f"{status}: {why}" if why else "")
-    return _unknown(target, reading, given)
-
-
-def _unknown(target: Target, reading: Reading, given: Given) -> Line:
     if given.unknown and not given.option.startswith("-"):  # several options, or none
         return _made(given, Status.OPEN, given.unknown)
     hint = did_you_mean(given.option, target.table.options)

@@ -344,10 +344,18 @@ def config_json(model: ModelSpec) -> Config | None:
     """
     whole = without_modules(model)
     for family, config in _candidates(whole):
+        words: Config = {
+            "hidden_size": whole.hidden_size,
+            "vocab_size": whole.vocab_size,
+            "num_hidden_layers": whole.num_hidden_layers,
+            "tie_word_embeddings": whole.tie_word_embeddings,
+        }
+        if whole.max_position_embeddings:
+            words["max_position_embeddings"] = whole.max_position_embeddings
         named = {
             "architectures": [family["architecture"]],
             "model_type": family["family"],
-            **_common(whole),
+            **words,
             **config,
             **table_of(json_of(family["fixed"], family["family"]), family["family"]),
         }
@@ -386,18 +394,6 @@ def _reads_back(config: Config, model: ModelSpec) -> bool:
         "num_nextn_predict_layers",
     )
     return _of(read, same) == _of(model, same)
-
-
-def _common(model: ModelSpec) -> Config:
-    words: Config = {
-        "hidden_size": model.hidden_size,
-        "vocab_size": model.vocab_size,
-        "num_hidden_layers": model.num_hidden_layers,
-        "tie_word_embeddings": model.tie_word_embeddings,
-    }
-    if model.max_position_embeddings:
-        words["max_position_embeddings"] = model.max_position_embeddings
-    return words
 
 
 def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:

@@ -164,7 +164,13 @@ def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
     while name:
         model = library.model(name)
         if model is not None and _agrees(run, model):
-            return _adapted(run, model)
+            # The model with the run's vocabulary and number of layers.
+            vocabulary = run.count("vocab_size") or model.vocab_size
+            layers = run.count("num_hidden_layers") or model.num_hidden_layers
+            if vocabulary == model.vocab_size and layers == model.num_hidden_layers:
+                return model
+            groups = _reduced(model, layers)
+            return replace(model, vocab_size=vocabulary, layer_groups=groups)
         name = name.rpartition("-")[0] if described else without_variant(name)
     return None
 
@@ -184,16 +190,6 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
     given = {name: run.count(name) for name in known}
     same = all(given[name] in (None, *values) for name, values in known.items() if values)
     return same and (layers is None or layers <= model.num_hidden_layers)
-
-
-def _adapted(run: Run, model: ModelSpec) -> ModelSpec:
-    """The model with the run's vocabulary and number of layers."""
-    vocabulary = run.count("vocab_size") or model.vocab_size
-    layers = run.count("num_hidden_layers") or model.num_hidden_layers
-    if vocabulary == model.vocab_size and layers == model.num_hidden_layers:
-        return model
-    groups = _reduced(model, layers)
-    return replace(model, vocab_size=vocabulary, layer_groups=groups)
 
 
 def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:

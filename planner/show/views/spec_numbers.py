@@ -519,24 +519,20 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     if kind is None:
-        _check_table(path, catalogue)
+        # A table beside the folders of specs, by its name; any other is a price list.
+        if path.name in _READERS:
+            _READERS[path.name](path)
+        elif path.name == OWNERSHIP:
+            if faults := unknown_owned(path, catalogue.folder):
+                raise SpecError("\n".join(faults))
+        elif faults := unknown_gpus(path, catalogue.folder):
+            raise SpecError("\n".join(faults))
     elif kind is SpecKind.SPACES:
         _check_space(path, catalogue)
     else:
         loaded = getattr(catalogue, f"load_{kind.singular.lower()}")(str(path.absolute()))
         if kind is SpecKind.CLUSTERS:
             catalogue.load_gpu(loaded.spec.gpu)
-
-
-def _check_table(path: Path, catalogue: Catalogue) -> None:
-    """A table beside the folders of specs, by its name; any other is a price list."""
-    if path.name in _READERS:
-        _READERS[path.name](path)
-    elif path.name == OWNERSHIP:
-        if faults := unknown_owned(path, catalogue.folder):
-            raise SpecError("\n".join(faults))
-    elif faults := unknown_gpus(path, catalogue.folder):
-        raise SpecError("\n".join(faults))
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:

@@ -317,7 +317,12 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         read_runs(path)  # every fault is told before anything is changed
         lines = [cells for _, cells in read_csv(path) if cells]
     header = [name.strip() for name in lines[0]]
-    _require_kind(path, header, planned)
+    wanted = schema_of(_header(planned)).kind
+    if schema_of(header).kind is not wanted:
+        raise CalibrationError(
+            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
+            "give another file."
+        )
     row = [found.cells.get(name, "") for name in header]
     new = [name for name in found.cells if name not in header]
     padded = [[*cells, *[""] * (len(header) + len(new) - len(cells))] for cells in lines]
@@ -329,15 +334,6 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         for cells in (*padded, added):
             stream.write(",".join(map(plain_cell, cells)) + "\n")
     return True
-
-
-def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:
-    wanted = schema_of(_header(planned)).kind
-    if schema_of(header).kind is not wanted:
-        raise CalibrationError(
-            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
-            "give another file."
-        )
 
 
 def _header(planned: Planned) -> list[str]:
