@@ -288,10 +288,7 @@ def _robust(z: FloatArray) -> FloatArray:
 def _slopes(
     measured: Sequence[Measured], points: Mapping[Parameter, float], here: FloatArray
 ) -> FloatArray:
-    """Those of `log_ratios`, which are ``here``, on the parameters' scales.
-
-    Shape ``(2, measurements, parameters)``.
-    """
+    """Slopes of `log_ratios` on the parameters' scales, ``(2, measurements, parameters)``."""
     values = {p: p.value(x) for p, x in points.items()}
     columns = []
     for p, x in points.items():

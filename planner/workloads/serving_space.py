@@ -157,10 +157,7 @@ def _layouts(
 def _quantizations(
     space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
-    """Pairs of types: of what the user set, else of the published weights, else of the space.
-
-    Experts have the type of the other matrices where nothing else is said.
-    """
+    """Pairs of weight types: the user's, else the published, else those of the search space."""
     words: object = space.parameters.get("quantization", "w16a16")
     experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:

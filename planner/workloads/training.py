@@ -441,10 +441,7 @@ def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
 def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
-    """One share of every peak, or of an achieved rate the share of each precision's peak.
-
-    A precision that the GPU lacks has none: a rule rejects it.
-    """
+    """The share of every peak, or of an achieved rate the share of each precision's peak."""
     given, name = request.flops_efficiency, "flops_efficiency"
     if not isinstance(given, str):
         return share_of_peak(given, "flop/s", float("nan"), name)

@@ -641,10 +641,7 @@ def _cells(
 
 
 def _of_row(cells: Cells, planned: Planned) -> tuple[Mapping[str, Range], tuple[str, ...]]:
-    """What the row of the run is predicted to measure, and what to know of that.
-
-    Nothing is predicted where the row tells too little.
-    """
+    """Predictions for the columns of a run, with notes; nothing where its row has too little."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
