@@ -66,10 +66,7 @@ def on_workers(
 
 
 def _once(
-    work: Callable[[Task], Result],
-    tasks: Iterable[Task],
-    workers: int,
-    look: Callable[[], object],
+    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
     """Few tasks wait at a time, so that memory does not grow with their number."""
     methods = multiprocessing.get_all_start_methods()

@@ -21,14 +21,7 @@ from planner.question.inputs import several
 @options.taking(
     "question",
     without=("space",),
-    how=(
-        *options.OF_ONE_PLAN,
-        "against",
-        "json",
-        "full",
-        "specs",
-        "quiet",
-    ),
+    how=(*options.OF_ONE_PLAN, "against", "json", "full", "specs", "quiet"),
 )
 def explain(given: options.Given) -> None:
     """Explain a plan, or the recommended one: what bounds it, what would change it."""

@@ -152,11 +152,7 @@ def calibrate(given: options.Given) -> None:
     check_path(output)
     from planner.show.terminal import progress_bar
     from planner.show.views.validation import calibration_blocks
-    from planner.validation.calibration import (
-        CALIBRATED,
-        chosen_parameters,
-        measured_runs,
-    )
+    from planner.validation.calibration import CALIBRATED, chosen_parameters, measured_runs
     from planner.validation.fit import fit, number_of_fits
     from planner.validation.library import Library
     from planner.validation.runs import read_runs

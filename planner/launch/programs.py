@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import reading
-from planner.documents.python import (
-    Call,
-    Untold,
-    Value,
-    calls_of,
-    functions_of,
-    word_of_shell,
-)
+from planner.documents.python import Call, Untold, Value, calls_of, functions_of, word_of_shell
 from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError

@@ -359,8 +359,7 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     catalogue, terms = Catalogue(), glossary()
     setting = ServingSetting(
         machine=Machine(
-            gpu=catalogue.load_gpu(_ANY_GPU).spec,
-            cluster=catalogue.load_cluster(_ANY_NODE).spec,
+            gpu=catalogue.load_gpu(_ANY_GPU).spec, cluster=catalogue.load_cluster(_ANY_NODE).spec
         ),
         model=model,
         engine=catalogue.load_engine(str(values["engine"])).spec,

@@ -8,9 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import (
-    AdapterTargets,
-)
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.base.training_names import served_targets
 from planner.base.units import GIB, ceil_div

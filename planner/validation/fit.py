@@ -89,9 +89,7 @@ def number_of_fits(measured: Sequence[Measured]) -> int:
 
 
 def fit(
-    measured: Sequence[Measured],
-    parameters: Sequence[Parameter],
-    progress: Progress | None = None,
+    measured: Sequence[Measured], parameters: Sequence[Parameter], progress: Progress | None = None
 ) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
 

@@ -11,16 +11,7 @@ from planner.base.arrays import FloatArray, IndexArray
 from planner.base.units import ceil_div
 from planner.formulas.queueing import queued_wait
 from planner.formulas.sample_paths import ServerPath, drifting_counts
-from planner.specs.arrivals import (
-    LOADS,
-    PLACES,
-    POINTS,
-    SCALES,
-    SHARES,
-    Arrivals,
-    Paths,
-    Turns,
-)
+from planner.specs.arrivals import LOADS, PLACES, POINTS, SCALES, SHARES, Arrivals, Paths, Turns
 
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64

@@ -277,10 +277,7 @@ def _suits(question: Question, framework: FrameworkProfile) -> bool:
 
 
 def rl_mesh(
-    setting: RlSetting,
-    space: SearchSpace,
-    settings: Mapping[str, object],
-    counts: Sequence[int],
+    setting: RlSetting, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement.
 

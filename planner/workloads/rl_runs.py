@@ -73,11 +73,7 @@ class RlSource(Source):
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its steps."""
         work = self.setting.workload
-        return {
-            **super().named,
-            "engine": self.setting.engine.name,
-            "adapter": str(work.adapter),
-        }
+        return {**super().named, "engine": self.setting.engine.name, "adapter": str(work.adapter)}
 
     @property
     def pace(self) -> Hashable:

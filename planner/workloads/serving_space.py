@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import (
-    AdapterTargets,
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import AdapterTargets, CacheType, Quantization
 from planner.base.training_names import served_targets
 from planner.configurations.enumerate import (
     Factor,
@@ -39,13 +35,7 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving import (
-    DraftMethod,
-    ServingWorkload,
-    acceptance,
-    embedder_of,
-    head_of,
-)
+from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, embedder_of, head_of
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.open_facts import Notes

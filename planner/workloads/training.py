@@ -18,12 +18,7 @@ from planner.base.enums import (
     ComputePrecision,
     Precision,
 )
-from planner.base.software_enums import (
-    AttentionKernel,
-    ExpertCompute,
-    LossKernel,
-    TorchCompile,
-)
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.text import large
 from planner.confidence.software import framework_rule, is_first_run, slower_at_first
 from planner.configurations.enumerate import (
@@ -578,10 +573,7 @@ TRAIN = Workload(
         unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
         asked=_asked,
         results=_results,
-        of_objective={
-            "throughput": "step_time_s",
-            "memory_headroom": "peak_memory_gib",
-        },
+        of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
         of_unlike={"throughput": "tokens_per_s"},
     ),
 )

@@ -36,9 +36,7 @@ Judged = TypeVar("Judged")
 
 
 def in_agreement(
-    judged: Judged,
-    again: Callable[[Prefixes], Judged],
-    found: Callable[[Judged], Prefixes],
+    judged: Judged, again: Callable[[Prefixes], Judged], found: Callable[[Judged], Prefixes]
 ) -> Judged:
     """What is ``judged`` where each configuration finds what its caches keep at what it answers.
 

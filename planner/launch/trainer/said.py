@@ -103,11 +103,7 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
                 sources.script[into] = given.saying(word)
 
 
-_OF_DEEPSPEED = (
-    "--deepspeed",
-    "--deepspeed_config_file",
-    "deepspeed_config.deepspeed_config_file",
-)
+_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
 
 
 @record(kw_only=True)
@@ -202,10 +198,7 @@ _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
 # huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
-_OF_ROLLOUTS = {
-    "--max_prompt_length": 512,
-    "--max_completion_length": 256,
-}
+_OF_ROLLOUTS = {"--max_prompt_length": 512, "--max_completion_length": 256}
 _ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
 _GENERATION = (
     *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),

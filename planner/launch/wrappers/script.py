@@ -18,14 +18,7 @@ from planner.launch.target import (
     Variable,
     filled,
 )
-from planner.launch.write import (
-    Assumed,
-    comment,
-    environment_of,
-    heading,
-    one_line,
-    variables_of,
-)
+from planner.launch.write import Assumed, comment, environment_of, heading, one_line, variables_of
 
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""

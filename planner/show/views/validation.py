@@ -149,7 +149,7 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
         pairs={
             "ran out, said to fit": _share(verdicts.said_to_fit, verdicts.ran_out),
             "ran, said to run out": _share(verdicts.said_to_run_out, verdicts.ran),
-        },
+        }
     )
 
 
