@@ -59,11 +59,14 @@ _LARGEST = 1e300
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
 
 
-def ceil_div(number: Whole, divisor: Whole) -> Whole:
+def ceil_div(number: Whole, divisor: Whole | int) -> Whole:
     """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
 
     >>> ceil_div(7, 2), ceil_div(8, 2)
     (4, 4)
+    >>> import numpy as np
+    >>> ceil_div(np.array([7, 8]), 2).tolist()
+    [4, 4]
     """
     return -(-number // divisor)
 
