@@ -78,10 +78,7 @@ class WorkersLost(PlannerError):
 def require_installed(needs: str, extra: str, *modules: str) -> None:
     """Check that modules are installed, of which ``needs`` says whose they are.
 
-    Raises
-    ------
-    MissingDependencyError
-        With those that are missing, and the extra that brings them.
+    Raises MissingDependencyError with those that are missing, and the extra that brings them.
     """
     from importlib.util import find_spec
 

@@ -18,13 +18,7 @@ _NUMBER = frozenset("0123456789-.")
 
 
 def number_in(row: Mapping[str, object], name: str) -> float:
-    """A number of a row.
-
-    Raises
-    ------
-    TypeError
-        It is none.
-    """
+    """A number of a row. Raises TypeError if it is none."""
     value = row[name]
     value = value.item() if hasattr(value, "item") else value  # of numpy
     if not isinstance(value, int | float):

@@ -93,10 +93,7 @@ def _others_in(folder: str) -> Iterator[str]:
 
 
 def _has_planner(name: str, metadata: str) -> bool:
-    """Whether a distribution brings the package or the command; one of that name is one that does.
-
-    An installation for development lists none of its files.
-    """
+    """Whether a distribution has this name, or brings the package or the command."""
     return (
         name == PACKAGE
         or _names_command(read_lines(os.path.join(metadata, "entry_points.txt")))

@@ -30,10 +30,8 @@ def manifest_path(path: Path) -> Path:
 def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> None:
     """Refuse paths that cannot be written, before any work is done.
 
-    Raises
-    ------
-    OutputError
-        Two outputs are the same file, or a path is a folder, is in none, or is protected.
+    Raises OutputError if two outputs are the same file, or a path is a folder, is in none, or is
+    protected.
     """
     if csv is not None and csv == json:
         raise OutputError(f"--csv and --json both name {csv}: give two different files.")
@@ -45,13 +43,7 @@ def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> 
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that cannot be written.
-
-    Raises
-    ------
-    OutputError
-        With the reason and what to do.
-    """
+    """Refuse a path that cannot be written. Raises OutputError with the reason and what to do."""
     if path == STDOUT:
         return
     folder = path.parent
@@ -77,11 +69,8 @@ def written_whole(path: Path) -> Iterator[TextIO]:
     """A stream whose text takes the place of ``path`` when all of it is on the disk.
 
     ``-`` is stdout. Devices and pipes are written as they are.
-
-    Raises
-    ------
-    OutputError
-        The disk is full, or whatever else hinders; an earlier file is left as it was.
+    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
+    was.
     """
     try:
         if path == STDOUT:
@@ -103,10 +92,8 @@ def written_whole(path: Path) -> Iterator[TextIO]:
 def written_bytes(path: Path) -> Iterator[BinaryIO]:
     """A stream whose bytes take the place of ``path`` when all of them are on the disk.
 
-    Raises
-    ------
-    OutputError
-        The disk is full, or whatever else hinders; an earlier file is left as it was.
+    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
+    was.
     """
     try:
         with _replaced(path, lambda temporary: temporary.open("xb")) as stream:

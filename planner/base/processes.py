@@ -48,11 +48,7 @@ def on_workers(
 
     What a process was working on that ended is done by another. ``look`` is called some times per
     second while nothing is done; what it raises ends the work. Tasks can be told apart by hash.
-
-    Raises
-    ------
-    Lost
-        Workers ended `TRIES` times in a row without a result.
+    Raises Lost if workers ended `TRIES` times in a row without a result.
     """
     left, tries = [*tasks], 0
     while left:
@@ -70,10 +66,7 @@ def on_workers(
 
 
 def _once(
-    work: Callable[[Task], Result],
-    tasks: Iterable[Task],
-    workers: int,
-    look: Callable[[], object],
+    work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
     """Few tasks wait at a time, so that memory does not grow with their number."""
     methods = multiprocessing.get_all_start_methods()

@@ -199,11 +199,7 @@ def served_targets(given: str | None) -> AdapterTargets:
     """The matrices for which an engine keeps room, by their word or by names of modules.
 
     All where nothing is given.
-
-    Raises
-    ------
-    ValueError
-        A name is unknown.
+    Raises ValueError if a name is unknown.
 
     >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
     ('attention', 'all_linear')
@@ -367,10 +363,7 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 def objective_named(word: str) -> TrainingObjective:
     """The objective that a word of the field stands for.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or needs answers that are generated in each step.
+    Raises SpecError if it is unknown, or needs answers that are generated in each step.
 
     >>> str(objective_named("SimPO"))
     'orpo'

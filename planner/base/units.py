@@ -6,6 +6,12 @@ Inside the package every quantity is in byte, second, FLOP, byte/s, FLOP/s, W, J
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from planner.base.arrays import IndexArray
+
+Whole = TypeVar("Whole", int, "IndexArray")
 
 _DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -53,13 +59,22 @@ _LARGEST = 1e300
 _NUMBER_AND_UNIT = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*")
 
 
+def ceil_div(number: Whole, divisor: Whole | int) -> Whole:
+    """``number / divisor`` rounded up, exactly: of integers, or of each element of arrays of them.
+
+    >>> ceil_div(7, 2), ceil_div(8, 2)
+    (4, 4)
+    >>> import numpy as np
+    >>> ceil_div(np.array([7, 8]), 2).tolist()
+    [4, 4]
+    """
+    return -(-number // divisor)
+
+
 def to_si(value: float, unit: str, dimension: str) -> float:
     """``value`` in ``unit`` as the base unit of ``dimension``.
 
-    Raises
-    ------
-    ValueError
-        The unit is unknown or of another dimension, or the value is not finite.
+    Raises ValueError if the unit is unknown or of another dimension, or the value is not finite.
 
     >>> to_si(80, "GiB", "byte")
     85899345920.0
@@ -75,10 +90,7 @@ def to_si(value: float, unit: str, dimension: str) -> float:
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
     """Read a quantity that a user typed, such as ``3.35 TB/s`` or ``20s``.
 
-    Raises
-    ------
-    ValueError
-        There is no number, no unit where one is needed, or a wrong unit.
+    Raises ValueError if there is no number, no unit where one is needed, or a wrong unit.
 
     >>> parse_quantity("1.4T", "token")
     1400000000000.0

@@ -21,14 +21,7 @@ from planner.question.inputs import several
 @options.taking(
     "question",
     without=("space",),
-    how=(
-        *options.OF_ONE_PLAN,
-        "against",
-        "json",
-        "full",
-        "specs",
-        "quiet",
-    ),
+    how=(*options.OF_ONE_PLAN, "against", "json", "full", "specs", "quiet"),
 )
 def explain(given: options.Given) -> None:
     """Explain a plan, or the recommended one: what bounds it, what would change it."""
@@ -58,10 +51,8 @@ def explain(given: options.Given) -> None:
 def against_request(given: Given, base: Request) -> Request | None:
     """The request of the other plan; None where none is asked for.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError, LaunchError
-        A name or a value is unknown, or a file holds no plan.
+    Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
+    holds no plan.
     """
     from planner.cli.options import option_of
     from planner.decide.explaining.against import changed_request

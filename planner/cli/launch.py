@@ -79,10 +79,7 @@ def _compare(own: Request, other: Request) -> None:
 def checked_launch(given: options.Given, target: str) -> str:
     """The wrapper that was asked for, before any work is done.
 
-    Raises
-    ------
-    LaunchError
-        Target or wrapper is unknown, or there is no directory for the files.
+    Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
     """
     from planner.errors import LaunchError
     from planner.launch.targets import target_of

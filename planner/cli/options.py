@@ -157,10 +157,8 @@ def is_given(given: Given, name: str) -> bool:
 def how(given: Given) -> dict[str, Value]:
     """The driver and, for Optuna, its settings.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is impossible, or all rows are asked for of a driver that samples.
+    Raises SearchSpaceError if one of them is impossible, or all rows are asked for of a driver that
+    samples.
     """
     from planner.errors import SearchSpaceError
 
@@ -181,10 +179,8 @@ _NAMES = ("plot", "picture", "dark", "picture_width")
 def picture_of(command: str, given: Given) -> Picture | None:
     """The picture that was asked for; None without one. The file of a timeline is checked, too.
 
-    Raises
-    ------
-    OutputError, SearchSpaceError, MissingDependencyError
-        It cannot be drawn, or not there.
+    Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn, or not
+    there.
     """
     plot, name, dark, width = (given.get(one) for one in _NAMES)
     timeline = given.get("timeline")
@@ -205,10 +201,8 @@ def picture_of(command: str, given: Given) -> Picture | None:
 def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Candidates) -> None:
     """Draw and write what was asked for of one configuration.
 
-    Raises
-    ------
-    OutputError, SearchSpaceError
-        A file cannot be written, or the workload has no timeline, or no batches of an engine.
+    Raises OutputError or SearchSpaceError if a file cannot be written, or the workload has no
+    timeline, or no batches of an engine.
     """
     if picture is not None:
         from planner.show.views.plots.picture import draw
@@ -317,11 +311,8 @@ _THOUSANDS = ("k", "K", "M")
 def make_request(given: Given, *, is_search: bool = False) -> Request:
     """A `planner.Request` from what was given; a search leaves the layout of a file open.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        A text is not what its option takes, the workload knows no such option, or it does
-        nothing alone.
+    Raises SpecError or SearchSpaceError if a text is not what its option takes, the workload knows
+    no such option, or it does nothing alone.
     """
     plan = _plan_of(given)
     if plan is not None and is_search:

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
 def validate_log(given: Given) -> None:
     """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
-    Raises
-    ------
-    LaunchError
-        The log cannot be read, or is of another run than the plan's.
-    CalibrationError
-        Nothing of it is predicted, or no row can tell it.
+    Raises LaunchError if the log cannot be read, or is of another run than the plan's.
+    Raises CalibrationError if nothing of it is predicted, or no row can tell it.
     """
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
@@ -156,11 +152,7 @@ def calibrate(given: options.Given) -> None:
     check_path(output)
     from planner.show.terminal import progress_bar
     from planner.show.views.validation import calibration_blocks
-    from planner.validation.calibration import (
-        CALIBRATED,
-        chosen_parameters,
-        measured_runs,
-    )
+    from planner.validation.calibration import CALIBRATED, chosen_parameters, measured_runs
     from planner.validation.fit import fit, number_of_fits
     from planner.validation.library import Library
     from planner.validation.runs import read_runs

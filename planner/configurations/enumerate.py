@@ -24,10 +24,8 @@ def refuse_unknown(
 ) -> None:
     """Check that a space and the user's settings name parameters; ``derived`` follow from others.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is no parameter; where it is not the user's, the space is named.
+    Raises SearchSpaceError if one of them is no parameter; where it is not the user's, the space is
+    named.
     """
     for name in (*space.parameters, *settings):
         if name in known and name != "num_gpus":
@@ -57,10 +55,7 @@ def listed(choice: object, bases: Mapping[str, int]) -> list[object]:
 def checked(name: str, values: Iterable[object]) -> list[float]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
-    Raises
-    ------
-    SearchSpaceError
-        A value is not one of the parameter's, or there is none.
+    Raises SearchSpaceError if a value is not one of the parameter's, or there is none.
     """
     term = glossary()[name]
     least = int(term.least) if term.type == "count" else LARGEST + 1
@@ -249,10 +244,7 @@ class AsGiven:
     def check(self, values: Mapping[str, Sequence[float]]) -> None:
         """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
 
-        Raises
-        ------
-        SearchSpaceError
-            With what the others make.
+        Raises SearchSpaceError if no combination agrees; the message shows what the others make.
         """
         if self.data_parallel:
             n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
@@ -293,11 +285,7 @@ def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -
     """The global batch that accumulation steps say, and how; ``plain``: degrees left out.
 
     ``plain`` is None in a search, whose degrees are open.
-
-    Raises
-    ------
-    SearchSpaceError
-        What the batch follows from is open.
+    Raises SearchSpaceError if what the batch follows from is open.
     """
     given = AsGiven.of(settings)
     (steps, *more) = given.gradient_accumulation_steps

@@ -134,11 +134,7 @@ def calls_of(
     parameters, of ``add_argument`` and of environment variables, and what is simply made of them;
     what its ``command_line`` gives by name stands for those defaults, also of the classes that
     HfArgumentParser makes and of the function that Fire calls.
-
-    Raises
-    ------
-    LaunchError
-        It is no Python, or nested beyond what is read.
+    Raises LaunchError if it is no Python, or nested beyond what is read.
     """
     with _read(text, name) as program:
         _take_options(program, command_line or {})
@@ -150,10 +146,7 @@ def calls_of(
 def functions_of(text: str, name: str) -> tuple[Function, ...]:
     """The functions of a program, in order; values are told as in `calls_of`.
 
-    Raises
-    ------
-    LaunchError
-        As `calls_of`.
+    Raises LaunchError as `calls_of` does.
     """
     with _read(text, name) as program:
         found = []
@@ -632,13 +625,7 @@ _WITH_CODE = re.compile(r"%%(?:capture|time|timeit)\b")
 
 
 def cells_of(text: str, name: str) -> Iterator[str]:
-    """The cells of code of a notebook, in order.
-
-    Raises
-    ------
-    LaunchError
-        It is no notebook.
-    """
+    """The cells of code of a notebook, in order. Raises LaunchError if it is no notebook."""
     try:
         book = json_of(text, name)
     except PlannerError as error:

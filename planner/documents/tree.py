@@ -454,11 +454,8 @@ class Tree:
 def read_tree(text: str, name: str) -> Tree:
     """The only document of a YAML or JSON text; an empty text has no values.
 
-    Raises
-    ------
-    LaunchError
-        It is neither, holds several documents, gives a key twice, is longer than 4 MB, deeper
-        than 100 or of more than 200,000 values, or asks for objects of Python.
+    Raises LaunchError if it is neither, holds several documents, gives a key twice, is longer than
+    4 MB, deeper than 100 or of more than 200,000 values, or asks for objects of Python.
     """
     trees = read_trees(text, name)
     if len(trees) > 1:

@@ -32,11 +32,7 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
 
     ``place`` has the figures that are known of the building and its region. The range is that of
     every figure's own range, one at a time, put together as independent ones are.
-
-    Raises
-    ------
-    SpecError
-        A file has faults.
+    Raises SpecError if a file has faults.
     """
     figures = used_figures(gpu, catalogue, place)
     if not figures:
@@ -86,10 +82,7 @@ def used_figures(
 ) -> Mapping[str, Figure]:
     """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
 
-    Raises
-    ------
-    SpecError
-        A file has faults.
+    Raises SpecError if a file has faults.
     """
     building = {PUE: pue_figure(catalogue.load_power().spec)}
     found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}

@@ -53,11 +53,7 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
     An engine takes in as many requests as its cache has room for: a larger ``max_num_seqs`` is
     a bound that is never reached. With a request rate the number that it keeps busy counts, of so
     many at most.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError, InfeasibleError
-        The question is impossible.
+    Raises SpecError, SearchSpaceError or InfeasibleError if the question is impossible.
     """
     cap = request.settings.get(_CAP) if request.workload == "serve" else None
     if cap is not None and request.request_rate is not None:
@@ -114,10 +110,7 @@ def full_row(found: Evaluation) -> Row:
 def _with_pools(found: Imported, num_gpus: int) -> Imported:
     """The pools of a launch, each so many times as large that they take all GPUs together.
 
-    Raises
-    ------
-    LaunchError
-        The GPUs are not a multiple of those of the file.
+    Raises LaunchError if the GPUs are not a multiple of those of the file.
     """
     own = count_in(found.values.get("num_gpus"))
     if not own or num_gpus == own:
@@ -214,12 +207,9 @@ class LaunchFile:
     def question(self) -> Question:
         """The question, with what nothing tells assumed; the model alone is asked for.
 
-        Raises
-        ------
-        LaunchError
-            It cannot be read, starts nothing that planner knows, or does not tell its model.
-        SpecError, SearchSpaceError
-            It names what is unknown or impossible.
+        Raises LaunchError if it cannot be read, starts nothing that planner reads, or does not tell
+        its model.
+        Raises SpecError or SearchSpaceError if it names what is unknown or impossible.
         """
         found = self._read(None)
         lacking = found.lacking(self.asked)

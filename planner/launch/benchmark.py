@@ -147,11 +147,7 @@ def training_draft(
     """The one process of a training on all GPUs of a job, and what measures it.
 
     ``more`` and ``num_last`` are those of `measured`.
-
-    Raises
-    ------
-    LaunchError
-        The GPUs fill no whole nodes.
+    Raises LaunchError if the GPUs fill no whole nodes.
     """
     job.require_even_nodes()
     process = Process(
@@ -229,11 +225,7 @@ def serving_benchmark(
     without a tool of their own are measured by aiperf over the OpenAI interface, which writes to a
     folder, ``result_file`` without its ending. With ``images`` of ``image_size`` beside those
     tokens vLLM's tool asks any engine.
-
-    Raises
-    ------
-    LaunchError
-        There is neither a rate nor a concurrency, or a number is impossible.
+    Raises LaunchError if there is neither a rate nor a concurrency, or a number is impossible.
     """
     lengths, variations = (input_tokens, output_tokens), (input_variation, output_variation)
     given = [one for one in (request_rate, concurrency) if one is not None]

@@ -135,12 +135,8 @@ class Imported:
     def request(self, asked: Mapping[str, object], specs: Path | None, said: Said = str) -> Request:
         """The question; ``asked`` are answers that the user gives beside the file.
 
-        Raises
-        ------
-        LaunchError
-            Something is neither in the file nor among these; all of it is named.
-        SpecError, SearchSpaceError
-            A value of the file is none that planner knows.
+        Raises LaunchError if a value is neither in the file nor among these; the message names all.
+        Raises SpecError or SearchSpaceError if a value of the file is none that planner reads.
         """
         self.require(self.lacking(asked), said)
         settings: dict[str, object] = {}
@@ -183,10 +179,7 @@ class Imported:
     def require_known(self, asked: Collection[str], said: Said) -> None:
         """Refuse a file that leaves to others what decides the result.
 
-        Raises
-        ------
-        LaunchError
-            With the reason, and the terms that the user must give.
+        Raises LaunchError with the reason, and the terms that the user must give.
         """
         missing = {
             name: why
@@ -201,10 +194,7 @@ class Imported:
     def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
         """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
 
-        Raises
-        ------
-        LaunchError
-            With what the file says of them, where there is one.
+        Raises LaunchError with what the file says of them, where there is one.
         """
         if not lacking:
             return
@@ -248,12 +238,8 @@ def count_in(value: object) -> int:
 def imported(path: Path, target: Target, found: Found, specs: Path | None = None) -> Imported:
     """What a command or document of a user means.
 
-    Raises
-    ------
-    LaunchError
-        Its options contradict each other.
-    SpecError
-        The model that its sizes describe is none.
+    Raises LaunchError if its options contradict each other.
+    Raises SpecError if the model that its sizes describe is none.
     """
     reading = target.reading(found)
     require_counts(reading)
@@ -325,10 +311,7 @@ _DIGITS = len(str(LARGEST))
 def require_counts(reading: Reading) -> None:
     """Refuse counts that none can be; below zero tools have words such as "as many as there are".
 
-    Raises
-    ------
-    LaunchError
-        With the option that gives it.
+    Raises LaunchError with the option that gives it.
     """
     for name, meaning in reading.meanings.items():
         term, text = glossary().get(name), (meaning.value or "").replace("_", "")

@@ -69,10 +69,7 @@ _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 def require_known_training(target: Target, found: Found, lines: Iterable[Line]) -> None:
     """Refuse an option that decides what is trained and that nothing here knows.
 
-    Raises
-    ------
-    LaunchError
-        With the program whose option it is.
+    Raises LaunchError with the program whose option it is.
     """
     for line in lines:
         name = line.option.lstrip("-").replace("-", "_").lower()
@@ -119,10 +116,6 @@ def _unread(target: Target, reading: Reading, answers: Answers, given: Given) ->
     if accepted is not None or is_of_tool or (why and not target.accepted):
         status = Status.IGNORED if why else Status.NOT_MODELLED
         return _made(given, status, f"{status}: {why}" if why else "")
-    return _unknown(target, reading, given)
-
-
-def _unknown(target: Target, reading: Reading, given: Given) -> Line:
     if given.unknown and not given.option.startswith("-"):  # several options, or none
         return _made(given, Status.OPEN, given.unknown)
     hint = did_you_mean(given.option, target.table.options)

@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import reading
-from planner.documents.python import (
-    Call,
-    Untold,
-    Value,
-    calls_of,
-    functions_of,
-    word_of_shell,
-)
+from planner.documents.python import Call, Untold, Value, calls_of, functions_of, word_of_shell
 from planner.documents.shell.text import LARGEST, Given, stated
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
@@ -148,10 +141,7 @@ def _text(value: Value) -> str:
 def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
     """What the calls of a program start: each server, and a training.
 
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted.
+    Raises LaunchError if it trains something that is not predicted.
     """
     defaults = {key: one for call in calls if call.ends("set_defaults")
                 for key, one in call.given.items()}  # fmt: skip
@@ -469,10 +459,7 @@ def _told(options: _Options, name: str) -> Value:
 def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str) -> None:
     """The adapters that PEFT is told of.
 
-    Raises
-    ------
-    LaunchError
-        They are others than low-rank ones.
+    Raises LaunchError if they are others than low-rank ones.
     """
     for call in calls:
         last = call.name.rpartition(".")[2]

@@ -528,10 +528,7 @@ def _of_containers(path: Path, text: str) -> Iterator[Found]:
 def _within(own: World, around: World, name: str) -> World:
     """What a command says of where it runs, and its container where that says nothing.
 
-    Raises
-    ------
-    LaunchError
-        The command starts on more GPUs of a node than its container has.
+    Raises LaunchError if the command starts on more GPUs of a node than its container has.
     """
     wants, has = own.gpus_per_node, around.gpus_per_node
     if (number_of(wants) or 0) > (number_of(has) or math.inf) and wants and has:
@@ -593,11 +590,8 @@ def read_launch(
     the engine that he names, whatever the file says;
     ``text`` is read in place of that of the file; ``workload`` is what is planned of programs
     that do several things.
-
-    Raises
-    ------
-    LaunchError
-        It cannot be read, starts nothing that planner knows, or less than ``number`` things.
+    Raises LaunchError if it cannot be read, starts nothing that planner reads, or less than
+    ``number`` things.
     """
     started = _of_folder(path) if os.path.isdir(path) else _of_file(path, text)
     found: list[Imported] = []

@@ -11,7 +11,7 @@ from typing import TypeVar
 from planner.base.reading import json_of
 from planner.base.records import record
 from planner.base.training_names import targets_of
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
@@ -64,10 +64,7 @@ class Told(Gathered):
     def put_gpus(self, own: int) -> None:
         """The GPUs of all servers, where the file has a total, else those of one.
 
-        Raises
-        ------
-        LaunchError
-            The total is not a multiple of what one server takes.
+        Raises LaunchError if the total is not a multiple of what one server takes.
         """
         given = self.reading.found.world.num_gpus
         total = whole(given.texts[0]) if given is not None and given.texts else None
@@ -88,7 +85,7 @@ class Told(Gathered):
         own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
         own *= int(values["attention_data_parallel"])
         copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
-        limit = -(-(whole(self.reading.text(ONGOING)) or 0) // copies)
+        limit = ceil_div(whole(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):
             values["concurrency"] = limit
             defaults.pop("concurrency", None)
@@ -362,8 +359,7 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     catalogue, terms = Catalogue(), glossary()
     setting = ServingSetting(
         machine=Machine(
-            gpu=catalogue.load_gpu(_ANY_GPU).spec,
-            cluster=catalogue.load_cluster(_ANY_NODE).spec,
+            gpu=catalogue.load_gpu(_ANY_GPU).spec, cluster=catalogue.load_cluster(_ANY_NODE).spec
         ),
         model=model,
         engine=catalogue.load_engine(str(values["engine"])).spec,
@@ -524,7 +520,7 @@ def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
     name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
     tokens = whole(reading.value(name))
     if is_of_server and pool == DECODE_POOL:
-        least = -(-int(told.values["concurrency"]) // ranks)
+        least = ceil_div(int(told.values["concurrency"]), ranks)
         told.assume("max_num_batched_tokens", least, "one token of each request of a rank")
     elif tokens is None:
         tokens, why = scheduler_default_of(told, engine, name)

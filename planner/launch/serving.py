@@ -8,12 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from planner.base.enums import (
-    AdapterTargets,
-)
+from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.base.training_names import served_targets
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.configurations.table import OF_PREFILL, PREFILL, SERVING_NAMES, ServingConfigurations
 from planner.errors import LaunchError
 from planner.estimators.inference.memory import ServingMemory, serving_memory
@@ -129,10 +127,7 @@ class Worker:
     def num_nodes(self) -> int:
         """Nodes of one server.
 
-        Raises
-        ------
-        LaunchError
-            The last of them would have fewer GPUs than the others.
+        Raises LaunchError if the last of them would have fewer GPUs than the others.
         """
         of_node = self.job.cluster.gpus_per_node
         if self.num_gpus > of_node and self.num_gpus % of_node:
@@ -140,7 +135,7 @@ class Worker:
                 f"A server of {self.num_gpus} GPUs fills no whole nodes of {of_node}: engines need "
                 "the same number on each; plan another layout."
             )
-        return -(-self.num_gpus // of_node)
+        return ceil_div(self.num_gpus, of_node)
 
     @property
     def gpus_per_node(self) -> int:

@@ -34,11 +34,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     Of windowed layers every ``window_skip``-th sees all tokens.
     ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
     ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
-
-    Raises
-    ------
-    LaunchError
-        Its layers differ in more than dense layers before those with experts.
+    Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     model, skip = _one_window(model)
     dense, main = _groups(model)
@@ -140,10 +136,7 @@ def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     """The model of such words; the inverse of `shape_of`.
 
-    Raises
-    ------
-    SpecError
-        The words make no model.
+    Raises SpecError if the options make no model.
     """
     attention = _attention(shape)
     experts = int(shape.get("num_experts") or 0)
@@ -300,10 +293,7 @@ def _same_attention(attention: Any) -> Any:
 def write_model(shape: Mapping[str, Any], said: str) -> Path:
     """A model file of this shape among the user's cached files; equal shapes share one.
 
-    Raises
-    ------
-    SpecError
-        The shape makes no model.
+    Raises SpecError if the shape makes no model.
     """
     text = _toml(model_of(_known(shape), f"model of {said}", said))
     folder = Path(cache_file("models"))
@@ -354,10 +344,18 @@ def config_json(model: ModelSpec) -> Config | None:
     """
     whole = without_modules(model)
     for family, config in _candidates(whole):
+        words: Config = {
+            "hidden_size": whole.hidden_size,
+            "vocab_size": whole.vocab_size,
+            "num_hidden_layers": whole.num_hidden_layers,
+            "tie_word_embeddings": whole.tie_word_embeddings,
+        }
+        if whole.max_position_embeddings:
+            words["max_position_embeddings"] = whole.max_position_embeddings
         named = {
             "architectures": [family["architecture"]],
             "model_type": family["family"],
-            **_common(whole),
+            **words,
             **config,
             **table_of(json_of(family["fixed"], family["family"]), family["family"]),
         }
@@ -396,18 +394,6 @@ def _reads_back(config: Config, model: ModelSpec) -> bool:
         "num_nextn_predict_layers",
     )
     return _of(read, same) == _of(model, same)
-
-
-def _common(model: ModelSpec) -> Config:
-    words: Config = {
-        "hidden_size": model.hidden_size,
-        "vocab_size": model.vocab_size,
-        "num_hidden_layers": model.num_hidden_layers,
-        "tie_word_embeddings": model.tie_word_embeddings,
-    }
-    if model.max_position_embeddings:
-        words["max_position_embeddings"] = model.max_position_embeddings
-    return words
 
 
 def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:

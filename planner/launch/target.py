@@ -20,6 +20,7 @@ from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.base.training_names import TrainingObjective
+from planner.base.units import ceil_div
 from planner.configurations.table import PREFILL
 from planner.documents.shell.text import Changes
 from planner.errors import InfeasibleError, LaunchError
@@ -159,7 +160,7 @@ class Job:
     @property
     def num_nodes(self) -> int:
         """Nodes of the whole job."""
-        return -(-self.num_gpus // self.cluster.gpus_per_node)
+        return ceil_div(self.num_gpus, self.cluster.gpus_per_node)
 
     @property
     def data_parallel(self) -> int:
@@ -431,10 +432,7 @@ class Target:
     def drafted(self, job: Job) -> Draft:
         """The job in the words of the target.
 
-        Raises
-        ------
-        LaunchError
-            It is another workload's or framework's, or cannot be said in these words.
+        Raises LaunchError if it is another workload's or framework's, or has no such option.
         """
         if job.workload not in self.workloads:
             raise LaunchError(

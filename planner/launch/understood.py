@@ -250,10 +250,7 @@ def number_of(given: Given | None) -> int | None:
 def require_split(reading: Reading, num_gpus: int | None, **sizes: int) -> None:
     """Refuse GPUs that a file's own split of the model does not divide.
 
-    Raises
-    ------
-    LaunchError
-        The file starts on fewer GPUs, or on others, than it deals the model to.
+    Raises LaunchError if the file starts on fewer GPUs, or on others, than it deals the model to.
     """
     ranks = prod(sizes.values())
     if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:

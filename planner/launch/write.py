@@ -322,9 +322,7 @@ def fabric(job: Job) -> tuple[str, ...]:
         return ()
     up, out = job.cluster.scale_up, job.cluster.scale_out
     kind = str(up.kind.value).upper() if up.domain_size > 1 else "no link"
-    lines = [
-        f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})",
-    ]
+    lines = [f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})"]
     if job.num_gpus > up.domain_size:
         share = f"of which {100 * out.efficiency:.0f} % are reached"
         lines.append(f"{_rate(out.bandwidth)} per GPU and direction between them, {share}")

@@ -97,12 +97,8 @@ def read_log(path: Path, name: str | None = None) -> Reading:
     """What a log or a result file measured; ``name`` is its format, else its lines tell it.
 
     Of a folder it is the result that a tool leaves there.
-
-    Raises
-    ------
-    LaunchError
-        It cannot be read, no format is of this name, or nothing in it is a measurement: the
-        message says what was looked for.
+    Raises LaunchError if it cannot be read, no format is of this name, or nothing in it is a
+    measurement: the message says what was looked for.
     """
     if name is not None and name not in NAMES:
         raise LaunchError(

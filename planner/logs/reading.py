@@ -136,10 +136,7 @@ class Log:
     def lines(self) -> Iterator[Line]:
         """Every line but one that the end of the file cuts, so that its last number is a part.
 
-        Raises
-        ------
-        LaunchError
-            The file cannot be read, or is larger than a log is.
+        Raises LaunchError if the file cannot be read, or is larger than a log is.
         """
         read = 0
         try:

@@ -20,12 +20,7 @@ _SHARES = (50, 90, 95, 99)
 _ENOUGH = 16
 
 # What vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving call it.
-_LATENCIES = {
-    "ttft": FIRST,
-    "tpot": TOKEN,
-    "e2el": LATENCY,
-    "e2e_latency": LATENCY,
-}
+_LATENCIES = {"ttft": FIRST, "tpot": TOKEN, "e2el": LATENCY, "e2e_latency": LATENCY}
 _RATES = {
     "request_throughput": REQUESTS,
     "output_throughput": OUTPUT_RATE,
@@ -165,10 +160,7 @@ def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
     if failed := numbers.get("failed"):
         yield f"{failed:.0f} requests failed: the others had more of the engine's capacity"
     duration = numbers.get("duration")
-    totals = {
-        "request_throughput": "completed",
-        "output_throughput": "total_output_tokens",
-    }
+    totals = {"request_throughput": "completed", "output_throughput": "total_output_tokens"}
     for rate, total in totals.items():
         if not (duration and numbers.get(rate) and numbers.get(total)):
             continue

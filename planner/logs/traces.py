@@ -115,11 +115,8 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """A trace in CSV or JSONL, of gzip too; a million rows in a few seconds.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, lacks a column, has no requests, or a row has a length or a time that
-        cannot be, or comes before the one above it.
+    Raises SpecError if it cannot be read, lacks a column, has no requests, or a row has a length or
+    a time that cannot be, or comes before the one above it.
     """
     names, rows = _rows(path)
     places = {role: _place(names, known) for role, known in _names().items()}

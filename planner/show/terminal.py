@@ -21,6 +21,7 @@ from rich.text import Text
 
 from planner.base.interrupts import is_asked_to_stop, patient
 from planner.base.text import printable
+from planner.base.units import ceil_div
 from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
 from planner.show import page
@@ -144,7 +145,7 @@ def folded(command: str, width: int) -> str:
 def _write_pairs(console: Console, pairs: page.Pairs) -> None:
     """Names and values in aligned columns."""
     listed = [*pairs.pairs.items()]
-    half = -(-len(listed) // 2)
+    half = ceil_div(len(listed), 2)
     lines: list[Sequence[str]] = [
         [*left, *right]
         for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))

@@ -32,7 +32,8 @@ class Execution:
         attention core: 0 in Megatron-LM, about half where every other product is kept
     selective_outputs : with a fused attention, selective recomputation of a model with experts
         repeats norms, the experts' activation function and the up-projections of latent attention
-    full_recompute_skips_last_product : full recomputation repeats what the backward pass reads, and so not the
+    full_recompute_skips_last_product : full recomputation repeats what the backward pass reads,
+        and so not the
         last product of a layer
     softmax_multiple : its softmax kernel takes sequences times heads of a GPU that this divides;
         others fall back to a kernel for each operation

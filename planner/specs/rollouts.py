@@ -102,7 +102,8 @@ class Rollouts:
     sync_factor : time of a transfer of weights over that of the published ones of its method
     calibration_runs : steps of a user that the numbers were fitted to
     calibration_gpus : the GPUs of these steps
-    calibration_error : standard deviation of the logarithm of predicted over measured of those that are
+    calibration_error : standard deviation of the logarithm of predicted over measured steps that
+        were
         left out
     """
 

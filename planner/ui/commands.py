@@ -239,10 +239,7 @@ def _is_model(path: Path) -> bool:
 def found_by(asked: Asked) -> Found:
     """What the command of a question finds.
 
-    Raises
-    ------
-    PlannerError
-        It is unknown, impossible, infeasible, or beyond a limit.
+    Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
     """
     try:
         found = _COMMANDS[asked.question.command](asked)
@@ -259,13 +256,7 @@ def found_by(asked: Asked) -> Found:
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """Refuse an answer of so many characters.
-
-    Raises
-    ------
-    Refused
-        It is too large.
-    """
+    """Refuse an answer of so many characters. Raises Refused if it is too large."""
     if size > limits.answer_bytes:
         most = limits.answer_bytes / 2**20
         raise Refused(

@@ -80,10 +80,7 @@ class Made:
 def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Answer:
     """Answer a question.
 
-    Raises
-    ------
-    PlannerError
-        It is unknown, impossible, infeasible, or beyond a limit.
+    Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
     """
     with placed(question, specs, limits, tell) as asked:
         command = found_by(asked)
@@ -109,10 +106,7 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
     """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
     picture, ``front.png``, whose name may end in ``-dark``.
 
-    Raises
-    ------
-    PlannerError
-        The question has no answer, or the answer no such file.
+    Raises PlannerError if the question has no answer, or the answer no such file.
     """
     with placed(question, specs, limits, tell) as asked:
         command = found_by(asked)
@@ -262,10 +256,7 @@ class Pool:
     def submit(self, question: Question, client: str, file: str = "") -> Job:
         """Have a question answered, or a file of its answer made.
 
-        Raises
-        ------
-        Refused
-            Too many wait already.
+        Raises Refused if too many wait already.
         """
         job = Job(question=question, client=client, file=file)
         with self._changed:
@@ -503,10 +494,7 @@ class Kept:
     def ask(self, question: Question, client: str) -> Watched:
         """The job of a client's question: one that is worked on, or a new one.
 
-        Raises
-        ------
-        Refused
-            Too many wait already.
+        Raises Refused if too many wait already.
         """
         self.settle()
         for asked in self._asked.values():
@@ -576,10 +564,7 @@ class Uploads:
     def keep(self, table: object) -> str:
         """Keep files, ``{"files": [{"name": ..., "text": ...}]}``; what a question calls them.
 
-        Raises
-        ------
-        SearchSpaceError
-            They are none, or too many.
+        Raises SearchSpaceError if they are none, or too many.
         """
         files = table.get("files") if isinstance(table, dict) else None
         if not isinstance(files, list) or not 0 < len(files) <= _MOST_FILES:

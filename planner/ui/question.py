@@ -100,10 +100,7 @@ class Question:
     def of(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
         """The question of a query: names and texts, those left empty among them.
 
-        Raises
-        ------
-        SearchSpaceError
-            A name is unknown or twice there, or a text is a path.
+        Raises SearchSpaceError if a name is unknown or twice there, or a text is a path.
         """
         given: dict[str, str] = {}
         for name, text in pairs:
@@ -142,10 +139,7 @@ class Question:
     def of_object(cls, command: str, table: object) -> Self:
         """The question of a JSON object, whose values may be numbers, lists and mappings.
 
-        Raises
-        ------
-        SearchSpaceError
-            It is none, or as `of`.
+        Raises SearchSpaceError if it is none, or as `of` does.
         """
         if not isinstance(table, Mapping):
             raise SearchSpaceError("The question must be a JSON object of names and values.")
@@ -247,10 +241,7 @@ class Question:
     def settings(self) -> dict[str, list[str]]:
         """The parameters that are pinned or narrowed.
 
-        Raises
-        ------
-        SearchSpaceError
-            A word is no ``name=value``.
+        Raises SearchSpaceError if a word is no ``name=value``.
         """
         return parse_settings(self.fields.get(SETTINGS, "").split())
 
@@ -267,10 +258,7 @@ class Question:
     def request(self, specs: Path | None) -> Request:
         """The question as that of a search.
 
-        Raises
-        ------
-        SpecError, SearchSpaceError
-            A value is not what its name takes.
+        Raises SpecError or SearchSpaceError if a value is not what its name takes.
         """
         return make_request(self.asked(specs), said=option_of)
 
@@ -302,10 +290,7 @@ def _hint_for(word: str, fields: Mapping[str, Term | None], workload: str) -> st
 def prices_csv(text: str) -> str:
     """Own prices, ``h100 reserved-1y=1.9, b200=4``, as the CSV file of ``--prices``.
 
-    Raises
-    ------
-    SpecError
-        A part of it is no price.
+    Raises SpecError if a part of it is no price.
 
     >>> prices_csv("h100 reserved-1y=1.9, b200=4").splitlines()
     ['gpu,contract,price', 'h100,reserved-1y,1.9', 'b200,on-demand,4']
@@ -328,10 +313,7 @@ def prices_csv(text: str) -> str:
 def things_in(text: str, specs: Path | None) -> list[str]:
     """What is compared, by name.
 
-    Raises
-    ------
-    SearchSpaceError
-        One of them is no GPU, model, framework or engine.
+    Raises SearchSpaceError if one of them is no GPU, model, framework or engine.
     """
     words = _several(text)
     for word in words:

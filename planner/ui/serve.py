@@ -166,10 +166,7 @@ _HEADER_BYTES = 64 * 2**10
 def listening(host: str, port: int) -> socket.socket:
     """A socket that listens there.
 
-    Raises
-    ------
-    OutputError
-        The port is in use or not allowed, or there is no such address.
+    Raises OutputError if the port is in use or not allowed, or there is no such address.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(
@@ -203,11 +200,7 @@ def serve(
     """Serve pages until the program is ended; ``said`` is told where.
 
     Beyond this machine a token is needed, which is made where none is given.
-
-    Raises
-    ------
-    OutputError
-        The address cannot be listened on.
+    Raises OutputError if the address cannot be listened on.
     """
     with listening(host, port) as found:
         if not token and not is_loopback(host):

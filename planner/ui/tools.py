@@ -166,10 +166,7 @@ def _bare(field: dict[str, object]) -> dict[str, object]:
 async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
     """The answer of a tool.
 
-    Raises
-    ------
-    PlannerError
-        The question is unknown, impossible, infeasible or beyond a limit.
+    Raises PlannerError if the question is unknown, impossible, infeasible or beyond a limit.
     """
     if name == NAMES:
         return _result(*_named(arguments, pool.specs))

@@ -138,10 +138,7 @@ def chosen_parameters(
 ) -> list[Parameter]:
     """Those of the parameters of a profile that are named, or all that have a scale.
 
-    Raises
-    ------
-    CalibrationError
-        A name is unknown, or the parameter is zero and has no scale.
+    Raises CalibrationError if a name is unknown, or the parameter is zero and has no scale.
     """
     found = {parameter.label: parameter for parameter in every}
     if names is None:
@@ -189,11 +186,7 @@ def measured_runs(
 
     Without a name it is the profile most rows belong to. Rows that more explains than the
     profile are left out unless ``everything`` is asked for.
-
-    Raises
-    ------
-    CalibrationError
-        No row can be used.
+    Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
     found = [
@@ -508,10 +501,7 @@ _BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients
 def require_fitting() -> None:
     """Check that what calibration needs is installed.
 
-    Raises
-    ------
-    MissingDependencyError
-        scipy or tomlkit is missing.
+    Raises MissingDependencyError if scipy or tomlkit is missing.
     """
     if find_spec("scipy") is None or find_spec("tomlkit") is None:
         raise MissingDependencyError(

@@ -89,18 +89,13 @@ def number_of_fits(measured: Sequence[Measured]) -> int:
 
 
 def fit(
-    measured: Sequence[Measured],
-    parameters: Sequence[Parameter],
-    progress: Progress | None = None,
+    measured: Sequence[Measured], parameters: Sequence[Parameter], progress: Progress | None = None
 ) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
 
     ``progress`` is told how many of `number_of_fits` are done.
-
-    Raises
-    ------
-    CalibrationError
-        There is no row to fit to, or the data tell nothing about any parameter.
+    Raises CalibrationError if there is no row to fit to, or the data tell nothing about any
+    parameter.
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
@@ -291,10 +286,7 @@ def _robust(z: FloatArray) -> FloatArray:
 def _slopes(
     measured: Sequence[Measured], points: Mapping[Parameter, float], here: FloatArray
 ) -> FloatArray:
-    """Those of `log_ratios`, which are ``here``, on the parameters' scales.
-
-    Shape ``(2, measurements, parameters)``.
-    """
+    """Slopes of `log_ratios` on the parameters' scales, ``(2, measurements, parameters)``."""
     values = {p: p.value(x) for p, x in points.items()}
     columns = []
     for p, x in points.items():

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from planner.base.enums import AttentionKind, LinkKind, PositionEmbedding
-from planner.base.units import UNITS
+from planner.base.units import UNITS, ceil_div
 from planner.confidence.classes import has_experts
 from planner.errors import SpecError
 from planner.specs.attention import AttentionSpec
@@ -98,10 +98,7 @@ def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
 def replacing(path: Path, catalogue: Catalogue) -> Library:
     """A library in which the profile in a file takes the place of the shipped one of its name.
 
-    Raises
-    ------
-    SpecError
-        The file has faults, or no shipped profile has its name.
+    Raises SpecError if the file has faults, or no shipped profile has its name.
     """
     if kind_of_profile(path, catalogue.folder) is SpecKind.ENGINES:
         engine = catalogue.load_engine(str(path)).spec
@@ -149,10 +146,7 @@ class NotPredicted(Exception):
 def model_of(run: Run, library: Library) -> ModelSpec:
     """The model that a run trains.
 
-    Raises
-    ------
-    NotPredicted
-        Its kind is not modelled, or its shape is unknown or impossible.
+    Raises NotPredicted if its kind is not modelled, or its shape is unknown or impossible.
     """
     rule = model_rule(run.text("model"))
     if rule is not None and rule.reason:
@@ -171,7 +165,13 @@ def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
     while name:
         model = library.model(name)
         if model is not None and _agrees(run, model):
-            return _adapted(run, model)
+            # The model with the run's vocabulary and number of layers.
+            vocabulary = run.count("vocab_size") or model.vocab_size
+            layers = run.count("num_hidden_layers") or model.num_hidden_layers
+            if vocabulary == model.vocab_size and layers == model.num_hidden_layers:
+                return model
+            groups = _reduced(model, layers)
+            return replace(model, vocab_size=vocabulary, layer_groups=groups)
         name = name.rpartition("-")[0] if described else without_variant(name)
     return None
 
@@ -191,16 +191,6 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
     given = {name: run.count(name) for name in known}
     same = all(given[name] in (None, *values) for name, values in known.items() if values)
     return same and (layers is None or layers <= model.num_hidden_layers)
-
-
-def _adapted(run: Run, model: ModelSpec) -> ModelSpec:
-    """The model with the run's vocabulary and number of layers."""
-    vocabulary = run.count("vocab_size") or model.vocab_size
-    layers = run.count("num_hidden_layers") or model.num_hidden_layers
-    if vocabulary == model.vocab_size and layers == model.num_hidden_layers:
-        return model
-    groups = _reduced(model, layers)
-    return replace(model, vocab_size=vocabulary, layer_groups=groups)
 
 
 def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
@@ -269,7 +259,7 @@ def _feed_forward(run: Run, hidden: int, gated: bool) -> FeedForwardSpec:
             moe_intermediate_size=run.count("moe_intermediate_size") or width or 4 * hidden,
         )
     # A gated MLP of the usual cost is 8/3 as wide as the hidden size, in steps of 256.
-    usual = -(-8 * hidden // 768) * 256 if gated else 4 * hidden
+    usual = ceil_div(8 * hidden, 768) * 256 if gated else 4 * hidden
     return FeedForwardSpec(intermediate_size=width or usual, gated=gated, bias=not gated)
 
 
@@ -283,11 +273,7 @@ def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     """The GPU's own links, changed by what the run says of node, fabric and network.
 
     Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
-
-    Raises
-    ------
-    NotPredicted
-        No cluster has such nodes or rates.
+    Raises NotPredicted if no cluster has such nodes or rates.
     """
     try:
         return _cluster(run, gpu)

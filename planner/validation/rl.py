@@ -82,10 +82,8 @@ class RlCase(Case):
 def rl_case(run: Run, library: Library) -> RlCase:
     """The case of a row.
 
-    Raises
-    ------
-    NotPredicted
-        Its GPU, model or framework is not known, or something in it is impossible.
+    Raises NotPredicted if its GPU, model or framework is not known, or something in it is
+    impossible.
     """
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:

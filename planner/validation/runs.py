@@ -281,10 +281,8 @@ class Runs:
 def read_runs(path: Path = SHIPPED) -> Runs:
     """The runs of a CSV file; columns nobody knows are kept, comments are left out.
 
-    Raises
-    ------
-    SpecError
-        The file cannot be read, or has faults: one line for each, with line and column.
+    Raises SpecError if the file cannot be read, or has faults: one line for each, with line and
+    column.
     """
     lines = [*csv_of(StringIO(read_text(path, RESULT), newline=""), path)]
     if not lines:

@@ -8,18 +8,10 @@ from zlib import crc32
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray
+from planner.base.units import ceil_div
 from planner.formulas.queueing import queued_wait
 from planner.formulas.sample_paths import ServerPath, drifting_counts
-from planner.specs.arrivals import (
-    LOADS,
-    PLACES,
-    POINTS,
-    SCALES,
-    SHARES,
-    Arrivals,
-    Paths,
-    Turns,
-)
+from planner.specs.arrivals import LOADS, PLACES, POINTS, SCALES, SHARES, Arrivals, Paths, Turns
 
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
@@ -90,7 +82,7 @@ def _turns(
         ]
     )
     whole = float(times[-1] - times[0])
-    seen = min(-(-_FEWEST_SEEN * number // times.size), number)
+    seen = min(ceil_div(_FEWEST_SEEN * number, times.size), number)
     turns = np.argsort(owners, kind="stable")
     turns = turns[owners[turns] < seen]
     gap = whole / times.size * number

@@ -12,6 +12,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
 from planner.base.enums import CacheType
 from planner.base.records import record
+from planner.base.units import ceil_div
 from planner.configurations.enumerate import OpenMesh, numbers
 from planner.configurations.table import ServingConfigurations, pick, positions_at
 from planner.estimators.inference.disaggregated import (
@@ -219,7 +220,7 @@ def _paired(
                 continue
             before, after = (np.flatnonzero(kinds[n] == k) for n, k in ((0, kind), (1, other)))
             sizes = int(kind // _CACHES), int(other // _CACHES)
-            for first in np.array_split(before, -(-before.size * after.size // _ROWS)):
+            for first in np.array_split(before, ceil_div(before.size * after.size, _ROWS)):
                 places = np.repeat(first, after.size), np.tile(after, first.size)
                 for count in space.counts or (0,):
                     yield _numbered(space, (prefill, decode), places, sizes, count)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from planner.base.arrays import FloatArray
+from planner.base.units import ceil_div
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.formulas.reuse import (
     cache_filled,
@@ -62,7 +63,7 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> Reuse | None:
     held = trace.block_counts > 0
     rest = trace.input_tokens - (trace.block_counts - 1) * size
     weights[firsts[held]] = np.clip(rest[held], 0.0, size)
-    every = max(-(-blocks.size // _MOST_USES), 1)
+    every = max(ceil_div(blocks.size, _MOST_USES), 1)
     if every > 1:
         chosen = blocks.astype(np.uint64) * np.uint64(_SCRAMBLED) >> np.uint64(32)
         kept = chosen % np.uint64(every) == 0

@@ -281,10 +281,7 @@ def _suits(question: Question, framework: FrameworkProfile) -> bool:
 
 
 def rl_mesh(
-    setting: RlSetting,
-    space: SearchSpace,
-    settings: Mapping[str, object],
-    counts: Sequence[int],
+    setting: RlSetting, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement.
 
@@ -393,7 +390,9 @@ def _asked(setting: RlSetting) -> list[str]:
         f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
         f"answers a step, {lengths}, {work.output_cap:,} at most"
     ]
-    models = [name for name in ("reference model", "critic") if getattr(work, _field(name))]
+    models = [
+        name for name in ("reference model", "critic") if getattr(work, name.replace(" ", "_"))
+    ]
     passes = ["old log-probabilities"] if work.old_logprob else []
     if models or passes:
         words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
@@ -411,10 +410,6 @@ def _adapter_words(setting: RlSetting) -> str:
         f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
         "published step trains adapters, so that intervals are those of steps of all weights"
     )
-
-
-def _field(words: str) -> str:
-    return words.replace(" ", "_")
 
 
 _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}

@@ -12,7 +12,7 @@ from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, first
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
 from planner.confidence.rl import OwnSteps, rl_confidence
@@ -50,7 +50,7 @@ def splits(count: int, node: int) -> list[float]:
     ([8.0, 16.0, 24.0], [1.0, 2.0, 3.0])
     """
     unit = node if count > node else max(count // 8, 1)
-    step = unit * max(1, -(-count // (unit * _SPLITS)))
+    step = unit * max(1, ceil_div(count, unit * _SPLITS))
     return [float(number) for number in range(step, count, step)]
 
 
@@ -73,11 +73,7 @@ class RlSource(Source):
     def named(self) -> Mapping[str, str]:
         """Result columns that are the same for all its steps."""
         work = self.setting.workload
-        return {
-            **super().named,
-            "engine": self.setting.engine.name,
-            "adapter": str(work.adapter),
-        }
+        return {**super().named, "engine": self.setting.engine.name, "adapter": str(work.adapter)}
 
     @property
     def pace(self) -> Hashable:

@@ -61,10 +61,7 @@ def _no_more_than_sent(
 def _drained(
     source: ReplicaSource, configurations: ServingConfigurations, number: int, places: float | None
 ) -> Replicas:
-    """The replicas of clients who send ``number`` requests at once, a replica at most ``places``.
-
-    None: as many as the engine has places for.
-    """
+    """Replicas of clients who send ``number`` requests at once, at most ``places`` a replica."""
     setting, c = source.setting, configurations.rows(np.zeros(1, np.intp))
     scheduler = setting.engine.scheduler
     if places is not None:

@@ -8,11 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base.enums import (
-    AdapterTargets,
-    CacheType,
-    Quantization,
-)
+from planner.base.enums import AdapterTargets, CacheType, Quantization
 from planner.base.training_names import served_targets
 from planner.configurations.enumerate import (
     Factor,
@@ -39,13 +35,7 @@ from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving import (
-    DraftMethod,
-    ServingWorkload,
-    acceptance,
-    embedder_of,
-    head_of,
-)
+from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, embedder_of, head_of
 from planner.workloads.base import Question, Scene
 from planner.workloads.images import image_fields, image_tokens
 from planner.workloads.open_facts import Notes
@@ -158,10 +148,7 @@ def _layouts(
 def _quantizations(
     space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
-    """Pairs of types: of what the user set, else of the published weights, else of the space.
-
-    Experts have the type of the other matrices where nothing else is said.
-    """
+    """Pairs of weight types: the user's, else the published, else those of the search space."""
     words: object = space.parameters.get("quantization", "w16a16")
     experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:

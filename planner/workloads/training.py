@@ -18,12 +18,7 @@ from planner.base.enums import (
     ComputePrecision,
     Precision,
 )
-from planner.base.software_enums import (
-    AttentionKernel,
-    ExpertCompute,
-    LossKernel,
-    TorchCompile,
-)
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
 from planner.base.text import large
 from planner.confidence.software import framework_rule, is_first_run, slower_at_first
 from planner.configurations.enumerate import (
@@ -442,10 +437,7 @@ def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
 def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
-    """One share of every peak, or of an achieved rate the share of each precision's peak.
-
-    A precision that the GPU lacks has none: a rule rejects it.
-    """
+    """The share of every peak, or of an achieved rate the share of each precision's peak."""
     given, name = request.flops_efficiency, "flops_efficiency"
     if not isinstance(given, str):
         return share_of_peak(given, "flop/s", float("nan"), name)
@@ -584,10 +576,7 @@ TRAIN = Workload(
         unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
         asked=_asked,
         results=_results,
-        of_objective={
-            "throughput": "step_time_s",
-            "memory_headroom": "peak_memory_gib",
-        },
+        of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
         of_unlike={"throughput": "tokens_per_s"},
     ),
 )

@@ -10,6 +10,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, first
 from planner.base.cells import Row, Value
 from planner.base.records import record
+from planner.base.units import ceil_div
 from planner.configurations.table import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
 from planner.optimize.collector import known_value
@@ -207,7 +208,7 @@ def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, 
     """Numbers in order and what rejects each; of very many those about the end of what fits."""
     if numbers.size <= _COARSE:
         return numbers, _codes(plan, grown, numbers)
-    step = -(-numbers.size // _COARSE)
+    step = ceil_div(numbers.size, _COARSE)
     feasible = np.flatnonzero(_codes(plan, grown, numbers[::step]) == 0)
     at = int(feasible[-1]) * step if feasible.size else 0
     near = numbers[at : at + step + 1]

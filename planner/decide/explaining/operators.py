@@ -334,7 +334,12 @@ def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> Operator
         gpus = catalogue.names("gpus")
     for gpu, profile in product(gpus, _profiles(question, catalogue)):
         notes = Notes(catalogue)
-        machine = _machine(question, gpu, notes)
+        counts = [int(n) for n in question.sizes.get("num_gpus", ())]
+        strides = [int(n) for n in question.sizes.get("stride", (1,))]
+        distances = [int(n) + 1 for n in question.sizes.get("distance", ())]
+        most = [(max(counts) - 1) * max(strides) + 1] if counts else []
+        spec, cluster = hardware(gpu, question.cluster, [*most, *distances], notes)
+        machine = Machine(gpu=spec, cluster=cluster, catalogue=notes.catalogue, ledger=Ledger())
         for name, words in notes.defaults.items():
             if name != "cluster" or crosses:
                 defaults.setdefault(f"{name} {words}", {})[machine.gpu.name] = None
@@ -363,15 +368,6 @@ def _profiles(
     if list(names) == [ALL]:
         names = catalogue.names("frameworks")
     return [catalogue.load_framework(name).spec for name in names] or [None]
-
-
-def _machine(question: OperatorQuestion, gpu: str | None, notes: Notes) -> Machine:
-    counts = [int(n) for n in question.sizes.get("num_gpus", ())]
-    strides = [int(n) for n in question.sizes.get("stride", (1,))]
-    distances = [int(n) + 1 for n in question.sizes.get("distance", ())]
-    most = [(max(counts) - 1) * max(strides) + 1] if counts else []
-    spec, cluster = hardware(gpu, question.cluster, [*most, *distances], notes)
-    return Machine(gpu=spec, cluster=cluster, catalogue=notes.catalogue, ledger=Ledger())
 
 
 def _of_kind(

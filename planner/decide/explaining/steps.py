@@ -321,16 +321,13 @@ class Sources:
         if name in _OF_KERNELS:
             return f"gpu {done.work.key}.{name}"
         if name in ("bandwidth", "peak_bandwidth"):
-            return self._link_key(done)
+            if done.work.formula == "copy":
+                return "gpu host.bandwidth"
+            is_network = done.terms.get("network", 0.0) > 0
+            if self.plan.request.cluster:
+                return f"cluster scale_{'out' if is_network else 'up'}.bandwidth"
+            return "gpu scale_out_bandwidth" if is_network else "gpu scale_up.bandwidth"
         return ""
-
-    def _link_key(self, done: Done) -> str:
-        if done.work.formula == "copy":
-            return "gpu host.bandwidth"
-        is_network = done.terms.get("network", 0.0) > 0
-        if self.plan.request.cluster:
-            return f"cluster scale_{'out' if is_network else 'up'}.bandwidth"
-        return "gpu scale_out_bandwidth" if is_network else "gpu scale_up.bandwidth"
 
 
 OTHER = "other"

@@ -305,9 +305,7 @@ class Envelope:
         power = {POWER: self._power} if self._power is not None else {}
         is_pool = fleet.row.get("prefill_replicas") is not None
         asked = replace(
-            pinned,
-            settings={**pinned.settings, **(numbers if is_pool else {})},
-            constraints=power,
+            pinned, settings={**pinned.settings, **(numbers if is_pool else {})}, constraints=power
         )
         plan, result = Searches((self.request.one_contract,)).of(asked)
         best = next(best_of_groups(plan, result), None)

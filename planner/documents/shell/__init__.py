@@ -24,17 +24,14 @@ def read_shell(
 ) -> Script:
     """What a script says; nothing is run and no other file is read.
 
+    Raises LaunchError if it is longer than 4 MB or no text, a quote or branch is never closed, or
+    its variables expand to more than is read.
+
     Parameters
     ----------
     text : of the script, as bash reads it
     environment : variables that the user gives; ``"1"`` is the script's first argument
     name : of the file, for messages
-
-    Raises
-    ------
-    LaunchError
-        It is longer than 4 MB or no text, a quote or branch is never closed, or its variables
-        expand to more than is read.
     """
     refuse_unreadable(text, name)
     source = Source(text, name)

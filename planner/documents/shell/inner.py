@@ -43,6 +43,8 @@ def read_inner(
 ) -> Script:
     """What a script says that is a value of a file; nothing is run.
 
+    Raises LaunchError if a quote or branch is never closed, or it expands to more than is read.
+
     Parameters
     ----------
     pieces : the script's text, with the places of ``outer`` that it comes from; what is not
@@ -50,11 +52,6 @@ def read_inner(
     environment : exported variables
     outer : text of the file; spans and lines of the result are in it
     name : of the file, for messages
-
-    Raises
-    ------
-    LaunchError
-        A quote or branch is never closed, or it expands to more than is read.
     """
     inside = _Inside.of(pieces, outer)
     refuse_unreadable(inside.text, name)

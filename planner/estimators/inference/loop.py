@@ -22,12 +22,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import (
-    Line,
-    Offered,
-    Queue,
-    sharing,
-)
+from planner.estimators.inference.waits import Line, Offered, Queue, sharing
 from planner.formulas.queueing import (
     balanced_rate,
     filling_share,

@@ -397,10 +397,7 @@ def _activation_bytes(
 def _expert_workspace(
     hidden_size: int, c: ServingConfigurations, experts: Experts, tokens: FloatArray
 ) -> FloatArray:
-    """Bytes of the rows that a step gives to experts: inner products, activations, outputs.
-
-    The first and the last share a buffer.
-    """
+    """Bytes of a step's rows in experts: inputs and outputs (in one buffer), inner products."""
     rows = tokens * experts.per_token
     inner = experts.width / c.expert_tensor_parallel
     shared = np.maximum((experts.matrices - 1) * inner, hidden_size)

@@ -14,11 +14,7 @@ from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.disaggregated import DisaggregatedRun
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import (
-    decode_steps,
-    request_overhead,
-    tokens_per_step,
-)
+from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
     averaged_share,

@@ -36,9 +36,7 @@ Judged = TypeVar("Judged")
 
 
 def in_agreement(
-    judged: Judged,
-    again: Callable[[Prefixes], Judged],
-    found: Callable[[Judged], Prefixes],
+    judged: Judged, again: Callable[[Prefixes], Judged], found: Callable[[Judged], Prefixes]
 ) -> Judged:
     """What is ``judged`` where each configuration finds what its caches keep at what it answers.
 
@@ -97,11 +95,7 @@ def caches_at(
 
     Of a trace all of one counts, in which requests that run are those used last; of sessions,
     whose gaps begin when an answer ends, what those leave.
-
-    Raises
-    ------
-    ValueError
-        Nothing is said of what requests share.
+    Raises ValueError if nothing specifies what requests share.
     """
     work, ranks = setting.workload, configurations.attention_data_parallel
     if work.reuse is None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, first
 from planner.base.records import record
+from planner.base.units import ceil_div
 from planner.estimators.inference.serving import Phases
 
 _LEAST_STEP = 1e-9
@@ -81,7 +82,7 @@ class PrefixCache:
         kept = self._kept
         number = next((n for n, block in enumerate(blocks) if block not in kept), len(blocks))
         found = min(number * self.block_tokens, prompt - 1.0)
-        for _ in range(-(-answer // self.block_tokens)):
+        for _ in range(ceil_div(answer, self.block_tokens)):
             self._written -= 1
             kept[self._written] = None
         for block in reversed(blocks):

@@ -146,11 +146,7 @@ def _open_queue(
     bursts = w.arrivals.bursts_at(filled, replicas)
     met, met_variance = (
         what(
-            decode_step=step,
-            load=load,
-            work=work.prompt,
-            variation=w.input_variation,
-            mixes=mixes,
+            decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
         )
         for what in (met_step, met_step_variance)
     )
@@ -170,11 +166,7 @@ def _open_queue(
         stopped = np.minimum(stopped, in_steps)
     most = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
     share, time = place_wait(
-        running=decoding,
-        places=work.places,
-        variance=variance,
-        noise=noise,
-        spare_rate=most - rate,
+        running=decoding, places=work.places, variance=variance, noise=noise, spare_rate=most - rate
     )
     own = work.prompt + others + beside
     stall = np.maximum(own - mean, 0.0) * load / (1 - load) * busy

@@ -43,13 +43,7 @@ class RlSetting:
 
     @property
     def rollouts(self) -> Rollouts:
-        """How the framework generates.
-
-        Raises
-        ------
-        TypeError
-            It does not.
-        """
+        """How the framework generates. Raises TypeError if it does not."""
         if self.framework.rollouts is None:
             raise TypeError(f"{self.framework.name} generates no answers.")
         return self.framework.rollouts

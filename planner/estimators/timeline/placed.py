@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
+from planner.base.units import ceil_div
 
 FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
 """Passes of a micro-batch; ``weights`` makes gradients of weights, where that is split off."""
@@ -195,10 +196,7 @@ def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[Work]:
 def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
     """Works so that each comes after those that it waits for.
 
-    Raises
-    ------
-    ValueError
-        Some wait for each other.
+    Raises ValueError if some wait for each other.
     """
     left = [len(each) for each in waits]
     waited_by: list[list[int]] = [[] for _ in waits]
@@ -267,7 +265,7 @@ class Pipeline:
             unit, least = 2, 2 * p + 2
         elif self.chunks > 1:
             unit, least = p, 2 * p
-        wanted = -(-max(least, _LEAST_SHOWN) // unit) * unit
+        wanted = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
         return min(wanted, self.micro_batches)
 
     def works(self, micro_batches: int) -> list[list[Work]]:

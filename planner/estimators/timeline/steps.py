@@ -87,10 +87,7 @@ def _summed(
 
 
 def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, dict[str, float]]:
-    """Seconds of the passes of one block.
-
-    Gathers and copies are known of both passes together: each has its share of their time.
-    """
+    """Seconds of the passes of one block; gathers and copies are shared out by their time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
@@ -215,10 +212,7 @@ def _lane(
     later: float,
     more: int,
 ) -> Iterator[tuple[Work | None, list[Span]]]:
-    """The works of a lane with their spans; those from ``cut`` on come ``later``.
-
-    None stands for the micro-batches of the middle.
-    """
+    """Works of a lane with their spans, ``later`` from ``cut`` on; None: micro-batches between."""
     end, is_cut = 0.0, False
     for work, start in zip(works, starts, strict=True):
         shift = start >= cut

@@ -250,10 +250,7 @@ def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operato
 
 
 def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
-    """Scores and values of every token with the virtual ones, which all of them attend to.
-
-    Two products forward, four backward, at the rate of a matrix product.
-    """
+    """Scores and values of all tokens with the virtual ones: 2 products forward, 4 backward."""
     core, machine = layer_of(share.setting.model, group).core, share.setting.machine
     if core is None:
         return

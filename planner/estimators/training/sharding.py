@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
+from planner.base.units import ceil_div
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.machine import Group
@@ -175,7 +176,7 @@ def chunk_sizes(
     more than two are missing, the last goes without up to ``most_for_logits`` (explicit layouts
     of Megatron-Bridge).
     """
-    most = -(-num_layers // num_chunks)
+    most = ceil_div(num_layers, num_chunks)
     missing = most * num_chunks - num_layers
     sizes = np.full(num_chunks, most)
     if interleaved:
@@ -196,7 +197,7 @@ def logits_in_layers(model: ModelSpec) -> int:
     """What a token meets in all logits, in layers of what it meets in the layers, rounded up."""
     counts = count_parameters(model)
     in_layers = counts.attention + counts.feed_forward + counts.active_experts
-    return -(-logits_met(model) * model.num_hidden_layers // in_layers)
+    return ceil_div(logits_met(model) * model.num_hidden_layers, in_layers)
 
 
 def _logits_weight(model: ModelSpec) -> tuple[int, int]:

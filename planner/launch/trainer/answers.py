@@ -436,12 +436,8 @@ _USED = (
 def answered(said: Said, name: str = "") -> Answers:
     """The answers of a script and the files beside it; ``name`` is that of the file.
 
-    Raises
-    ------
-    LaunchError
-        Batch sizes or GPUs contradict each other.
-    SpecError
-        What it trains is not predicted.
+    Raises LaunchError if batch sizes or GPUs contradict each other.
+    Raises SpecError if what it trains is not predicted.
     """
     found = Gathered()
     model = next((said.texts[option] for option in _MODELS if said.texts.get(option)), None)

@@ -13,9 +13,7 @@ import re
 from planner.documents.shell.text import Changes, Given
 from planner.errors import LaunchError
 from planner.launch.option_table import is_document
-from planner.launch.trainer.llama_factory import (
-    is_llama_factory_document,
-)
+from planner.launch.trainer.llama_factory import is_llama_factory_document
 from planner.launch.trainer.said import in_words_of_program, script_of
 from planner.launch.trainer.writing import SECTION
 from planner.launch.understood import Found
@@ -26,11 +24,7 @@ _BY_LAUNCHER = f"{SECTION}fsdp_activation_checkpointing"
 _STAGE, _MOVED = "zero_optimization.stage", "zero_optimization.offload_"
 _MICRO, _STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 # Of DeepSpeed's file, and the script's option that must agree.
-_NUMBERS = {
-    "train_batch_size": "",
-    _MICRO: "per_device_train_batch_size",
-    _STEPS: _STEPS,
-}
+_NUMBERS = {"train_batch_size": "", _MICRO: "per_device_train_batch_size", _STEPS: _STEPS}
 _IN_DEEPSPEED = {
     f"{SECTION}reshard_after_forward": _STAGE,
     f"{SECTION}cpu_offload": f"{_MOVED}param.device",
@@ -51,10 +45,7 @@ _STRATEGY, _COPIED, _WHOLLY = (
 def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change stands in the file itself, and what in those that it names.
 
-    Raises
-    ------
-    LaunchError
-        What starts DeepSpeed honours none of it.
+    Raises LaunchError if what starts DeepSpeed honours none of it.
     """
     if is_document("deepspeed", found.options) or is_document("accelerate", found.options):
         return _of_launcher(found, changes)

@@ -59,10 +59,7 @@ def is_llama_factory(sources: Sources) -> bool:
 def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
 
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
+    Raises SpecError if it trains something that is not predicted.
     """
     _refuse(sources, name)
     script = sources.script
@@ -134,10 +131,7 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
 def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
 
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
+    Raises SpecError if it trains something that is not predicted.
     """
     kind, script = sources.text("--peft_config.name"), sources.script
     if kind not in (None, "lora", "null"):

@@ -92,10 +92,7 @@ def starts_swift(words: Sequence[str]) -> bool:
 def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put its options as the Trainer's into the script's; what is its default, by term, with why.
 
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
+    Raises SpecError if it trains something that is not predicted.
     """
     script, told = sources.script, dict[str, str]()
     in_words_of(sources, SWIFT)
@@ -317,11 +314,7 @@ def answers_of(
     """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
 
     ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
-
-    Raises
-    ------
-    LaunchError
-        The options contradict each other.
+    Raises LaunchError if the options contradict each other.
     """
     said = Said(
         script=_meanings("transformers", sources.script),
@@ -433,10 +426,7 @@ _LAYERS = 16
 def mlx_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     """Put its options as the Trainer's into the script's; what is its default, by term, with why.
 
-    Raises
-    ------
-    SpecError
-        It trains something that is not predicted.
+    Raises SpecError if it trains something that is not predicted.
     """
     script, kind = sources.script, sources.text("--fine_tune_type") or "lora"
     if kind not in ("lora", "full"):

@@ -103,11 +103,7 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
                 sources.script[into] = given.saying(word)
 
 
-_OF_DEEPSPEED = (
-    "--deepspeed",
-    "--deepspeed_config_file",
-    "deepspeed_config.deepspeed_config_file",
-)
+_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
 
 
 @record(kw_only=True)
@@ -202,10 +198,7 @@ _LOSSES = ("--pref_loss", "--loss_type")
 # Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
 _WITHOUT_REFERENCE = ("orpo", "simpo")
 # huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
-_OF_ROLLOUTS = {
-    "--max_prompt_length": 512,
-    "--max_completion_length": 256,
-}
+_OF_ROLLOUTS = {"--max_prompt_length": 512, "--max_completion_length": 256}
 _ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
 _GENERATION = (
     *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
@@ -294,10 +287,7 @@ _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_n
 def objective_said(said: Said, found: Gathered, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
-    Raises
-    ------
-    SpecError
-        It trains on answers that are generated in each step.
+    Raises SpecError if it trains on answers that are generated in each step.
     """
     words = [text for option in _OPTIONS if (text := said.texts.get(option)) and text in _NAMED]
     # What others call it is told as unknown, not taken for what stands beside it.
@@ -480,10 +470,7 @@ def shape_of(sources: Sources, dialect: Dialect) -> dict[str, object] | None:
 def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
     """A change in the Trainer's words in those of a program, whose dialect has this name.
 
-    Raises
-    ------
-    LaunchError
-        It has no word for one of them, and does not take the Trainer's own.
+    Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
     own: dict[str, tuple[str, ...] | None] = {}
     rows = Dialect.load(name).rows

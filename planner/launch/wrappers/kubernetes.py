@@ -141,10 +141,7 @@ Object = dict[str, object]
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     """One manifest of everything, and one that measures the job, or a script.
 
-    Raises
-    ------
-    LaunchError
-        A launcher needs to reach other nodes by itself, which pods cannot.
+    Raises LaunchError if a launcher needs to reach other nodes by itself, which pods cannot.
     """
     manifest = _file(Manifest(target, job, draft), is_benchmark=False)
     if not job.is_training:
@@ -380,10 +377,7 @@ _OF_KSERVE = "kserve-container"
 def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     """An InferenceService of KServe, which scales and reaches one kind of server in its own way.
 
-    Raises
-    ------
-    LaunchError
-        The plan trains, or its servers are of several kinds or nodes.
+    Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
     process = _server(job, draft)
     alone = Draft(

@@ -18,14 +18,7 @@ from planner.launch.target import (
     Variable,
     filled,
 )
-from planner.launch.write import (
-    Assumed,
-    comment,
-    environment_of,
-    heading,
-    one_line,
-    variables_of,
-)
+from planner.launch.write import Assumed, comment, environment_of, heading, one_line, variables_of
 
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""
@@ -87,10 +80,7 @@ def has_followers(process: Process) -> bool:
 def command(process: Process) -> str:
     """The launcher and the arguments: what runs on a node.
 
-    Raises
-    ------
-    LaunchError
-        The launcher is none that is known here.
+    Raises LaunchError if the launcher is unknown.
     """
     if process.launcher and process.launcher not in (*_PER_NODE, *_BY_RANK):
         raise LaunchError(f"{process.launcher} is not a known launcher.")
@@ -242,10 +232,7 @@ _BESIDE_A_SERVER = "It sends requests to a running server."
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     """A script for each kind of process, one that starts all on a node, the files beside them.
 
-    Raises
-    ------
-    LaunchError
-        A word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
     """
     places = placed(draft.processes, job.cluster.gpus_per_node)
     all_at_once = _start(draft, places)

@@ -42,10 +42,7 @@ _CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a sing
 def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     """The batch script, the files beside it, and what measures the job.
 
-    Raises
-    ------
-    LaunchError
-        A word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
     """
     batch = _batch(target, job, draft, is_benchmark=False)
     if not job.is_training:

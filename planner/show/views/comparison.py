@@ -271,11 +271,8 @@ class Thing:
 def things_of(texts: Sequence[str], specs: Path | None) -> list[Thing]:
     """What is named, all of it of one kind.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is no file and no name that is known, there are fewer than two, or they are of
-        several kinds.
+    Raises SpecError or SearchSpaceError if something is no file and no name that is known, there
+    are fewer than two, or they are of several kinds.
     """
     if len(texts) < 2:
         raise SearchSpaceError("Name two things to compare, or more.")
@@ -303,13 +300,9 @@ def compared_plans(
     """The plan of each thing beside those of the others; ``asked`` as `make_request` takes it.
 
     ``read`` gives the request of a file or folder, and of a row of it.
-
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or the plans are of several workloads.
-    InfeasibleError
-        Fewer than two have a plan.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
+    are of several workloads.
+    Raises InfeasibleError if fewer than two have a plan.
     """
     requests: dict[str, Request] = {}
     missing: dict[str, str] = {}

@@ -40,10 +40,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
 def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
     """One JSON object: a manifest, and its parts; nothing where there is no path.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     if path is None:
         return
@@ -166,10 +163,7 @@ def add_estimate(
 def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
     """Write the first of these as a plan, JSON or else TOML.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     if candidates is None:
         return

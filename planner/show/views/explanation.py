@@ -438,12 +438,9 @@ def explained_plan(
 ) -> Explanation:
     """The explanation of the one plan of a request, beside that of another request.
 
-    Raises
-    ------
-    SpecError, SearchSpaceError
-        Something is unknown, faulty or impossible, or there are several configurations.
-    InfeasibleError
-        The plan does not fit or breaks a rule; the other one may.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
+    several configurations.
+    Raises InfeasibleError if the plan does not fit or breaks a rule; the other one may.
     """
     plan = one_configuration(request, burst)
     evaluation = evaluated(plan, burst)

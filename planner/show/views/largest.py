@@ -115,13 +115,7 @@ def add_methods(files: RowFiles, found: Methods, command: Sequence[str]) -> None
 
 
 def check_some(found: Methods) -> None:
-    """Refuse methods of which none is feasible.
-
-    Raises
-    ------
-    InfeasibleError
-        None is; it says why.
-    """
+    """Refuse methods of which none is feasible. Raises InfeasibleError if none is; it says why."""
     if not any(method.row for method in found.methods):
         reasons = "; ".join(dict.fromkeys(method.reason for method in found.methods))
         raise InfeasibleError(f"No {_batch(found)} is feasible with any method: {reasons}.")

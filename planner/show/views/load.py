@@ -90,10 +90,7 @@ def _reuse_line(row: Mapping[str, object]) -> str:
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
     """Refuse a first row that is offered more than it can take, without an end.
 
-    Raises
-    ------
-    InfeasibleError
-        What it carries, and what would be an answer.
+    Raises InfeasibleError if what it carries, and what would be an answer.
     """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:

@@ -175,10 +175,7 @@ class RowFiles:
 def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFiles]:
     """Files for rows and their manifest; all of them appear at the end, or none.
 
-    Raises
-    ------
-    OutputError
-        Something cannot be written.
+    Raises OutputError if something cannot be written.
     """
     with ExitStack() as stack:
 
@@ -204,13 +201,10 @@ Cell = Callable[[Any], str]
 def plain_value(value: object) -> Value:
     """A value of a file as plain text, number or flag; None where it is unknown.
 
+    Raises TypeError if it is some other object, whose text nobody could read back.
+
     >>> plain_value(np.float64(0.5)), plain_value(math.nan), plain_value(Path("a"))
     (0.5, None, 'a')
-
-    Raises
-    ------
-    TypeError
-        It is some other object, whose text nobody could read back.
     """
     if type(value) in (str, int, bool, NoneType):
         return value  # type: ignore[return-value]

@@ -573,10 +573,7 @@ def write_estimate(
 ) -> None:
     """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     if path is None:
         return

@@ -292,10 +292,7 @@ BATCHES = Details(
 
 
 def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
-    """Seconds and FLOPs of each operator over all layers, and of parts that belong to none.
-
-    They add up to the time of the first configuration's step.
-    """
+    """Seconds and FLOPs of each operator over all layers, which add up to the time of a step."""
     sums: dict[tuple[str, str], list[float]] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:

@@ -67,10 +67,7 @@ _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", 
 def spec_kind(word: str) -> SpecKind:
     """The kind of spec that a word means, in the plural or the singular.
 
-    Raises
-    ------
-    SpecError
-        There is no such kind.
+    Raises SpecError if there is no such kind.
     """
     for kind in KINDS:
         if word.lower() in (kind.value, kind.value.removesuffix("s")):
@@ -262,10 +259,7 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
     """The figures of a spec by section; what nobody measured is marked.
 
-    Raises
-    ------
-    SpecError
-        It is unknown, or its file has faults.
+    Raises SpecError if it is unknown, or its file has faults.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))
@@ -465,10 +459,8 @@ def files_to_check(
 ) -> list[tuple[SpecKind | None, Path]]:
     """The files that words of the command line mean, each with its kind; None: a table beside them.
 
-    Raises
-    ------
-    SpecError
-        A word is neither a kind nor a file, or nothing says of which kind a file is.
+    Raises SpecError if a word is neither a kind nor a file, or nothing says of which kind a file
+    is.
     """
     kind = None
     paths = list(targets)
@@ -527,24 +519,20 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     if kind is None:
-        _check_table(path, catalogue)
+        # A table beside the folders of specs, by its name; any other is a price list.
+        if path.name in _READERS:
+            _READERS[path.name](path)
+        elif path.name == OWNERSHIP:
+            if faults := unknown_owned(path, catalogue.folder):
+                raise SpecError("\n".join(faults))
+        elif faults := unknown_gpus(path, catalogue.folder):
+            raise SpecError("\n".join(faults))
     elif kind is SpecKind.SPACES:
         _check_space(path, catalogue)
     else:
         loaded = getattr(catalogue, f"load_{kind.singular.lower()}")(str(path.absolute()))
         if kind is SpecKind.CLUSTERS:
             catalogue.load_gpu(loaded.spec.gpu)
-
-
-def _check_table(path: Path, catalogue: Catalogue) -> None:
-    """A table beside the folders of specs, by its name; any other is a price list."""
-    if path.name in _READERS:
-        _READERS[path.name](path)
-    elif path.name == OWNERSHIP:
-        if faults := unknown_owned(path, catalogue.folder):
-            raise SpecError("\n".join(faults))
-    elif faults := unknown_gpus(path, catalogue.folder):
-        raise SpecError("\n".join(faults))
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:

@@ -72,11 +72,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
     """The input columns and what is predicted beside each, written whole or not at all.
 
     Several tables stand one after the other under the columns of all of them.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     own = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
@@ -153,7 +149,7 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
         pairs={
             "ran out, said to fit": _share(verdicts.said_to_fit, verdicts.ran_out),
             "ran, said to run out": _share(verdicts.said_to_run_out, verdicts.ran),
-        },
+        }
     )
 
 
@@ -310,15 +306,9 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
     A new table has the columns of `planner validate --template`. One that is there keeps its
     columns, its rows and its comments; columns that it lacks are added behind them. It is
     replaced whole or not at all.
-
-    Raises
-    ------
-    CalibrationError
-        No row can tell the run.
-    SpecError
-        The table that is there has faults.
-    OutputError
-        It cannot be written.
+    Raises CalibrationError if no row can tell the run.
+    Raises SpecError if the table that is there has faults.
+    Raises OutputError if it cannot be written.
     """
     if not found.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")
@@ -327,7 +317,12 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         read_runs(path)  # every fault is told before anything is changed
         lines = [cells for _, cells in read_csv(path) if cells]
     header = [name.strip() for name in lines[0]]
-    _require_kind(path, header, planned)
+    wanted = schema_of(_header(planned)).kind
+    if schema_of(header).kind is not wanted:
+        raise CalibrationError(
+            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
+            "give another file."
+        )
     row = [found.cells.get(name, "") for name in header]
     new = [name for name in found.cells if name not in header]
     padded = [[*cells, *[""] * (len(header) + len(new) - len(cells))] for cells in lines]
@@ -339,15 +334,6 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
         for cells in (*padded, added):
             stream.write(",".join(map(plain_cell, cells)) + "\n")
     return True
-
-
-def _require_kind(path: Path, header: Sequence[str], planned: Planned) -> None:
-    wanted = schema_of(_header(planned)).kind
-    if schema_of(header).kind is not wanted:
-        raise CalibrationError(
-            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
-            "give another file."
-        )
 
 
 def _header(planned: Planned) -> list[str]:

@@ -93,10 +93,7 @@ _MOST_PARTS = 12
 def comparison_page(table: Any, where: str) -> Page:
     """The page of plans or specs side by side.
 
-    Raises
-    ------
-    SpecError
-        It lacks a part or is damaged.
+    Raises SpecError if it lacks a part or is damaged.
     """
     try:
         page = _specs_page(table) if "specs" in table else _plans_page(table)
@@ -267,10 +264,7 @@ def _parts(table: Written, names: Sequence[str]) -> Iterator[Block]:
 def bounds_section(table: Written, where: str) -> Section:
     """What bounds each step of an explained plan, and its longest parts.
 
-    Raises
-    ------
-    SpecError
-        It is damaged.
+    Raises SpecError if it is damaged.
     """
     blocks: list[Block] = []
     try:
@@ -303,13 +297,7 @@ _AMONG = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
 def sizes_page(document: Document, catalogue: Catalogue) -> Page:
-    """The page of what a size wrote.
-
-    Raises
-    ------
-    SpecError
-        It lacks a column.
-    """
+    """The page of what a size wrote. Raises SpecError if it lacks a column."""
     found = [row for row in document.rows if row.get("feasible", True)]
     others = [row for row in document.rows if not row.get("feasible", True)]
     days, pools = document.part("days", list), document.part("pools", list)

@@ -86,10 +86,7 @@ class Document:
     def of(cls, table: object, where: str) -> Self:
         """The document of the object of a JSON file.
 
-        Raises
-        ------
-        SpecError
-            It is no result, or damaged.
+        Raises SpecError if it is no result, or damaged.
         """
         if not isinstance(table, Mapping) or not isinstance(table.get("rows"), list):
             raise SpecError(f"{where}: is not a result of planner: {_WANTED}.")
@@ -117,10 +114,7 @@ class Document:
 def read_row(where: str, row: object) -> dict[str, Any]:
     """The values of a row of results by the terms of its columns.
 
-    Raises
-    ------
-    SpecError
-        It is no row, a cell is no word or number, or none of its column.
+    Raises SpecError if it is no row, a cell is no word or number, or none of its column.
     """
     if not isinstance(row, Mapping):
         raise SpecError(f"{where}: a row is not an object.")

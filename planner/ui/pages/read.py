@@ -98,12 +98,8 @@ _OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "r
 def page_of(path: Path, specs: Path | None = None) -> Page:
     """The page of a result, a plan, or the directory of a sweep.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, is no result, or lacks a part or column.
-    SearchSpaceError, InfeasibleError
-        Of a plan: it is impossible now, or does not fit.
+    Raises SpecError if it cannot be read, is no result, or lacks a part or column.
+    Raises SearchSpaceError or InfeasibleError if the plan is impossible now, or does not fit.
     """
     catalogue = Catalogue(specs)
     if os.path.isdir(path):
@@ -175,12 +171,8 @@ _MEMORY = "peak_memory_gib"
 def search_page(document: Document, catalogue: Catalogue) -> Page:
     """The page of what a search wrote.
 
-    Raises
-    ------
-    SpecError
-        It lacks a part or a column.
-    InfeasibleError
-        The search recommends nothing.
+    Raises SpecError if it lacks a part or a column.
+    Raises InfeasibleError if the search recommends nothing.
     """
     row = document.row("recommended_row")
     if row is None:
@@ -412,12 +404,8 @@ def _sentence(
 def estimate_page(document: Document, catalogue: Catalogue) -> Page:
     """The page of what an estimate wrote.
 
-    Raises
-    ------
-    SpecError
-        It lacks a part or a column.
-    InfeasibleError
-        The configuration is rejected.
+    Raises SpecError if it lacks a part or a column.
+    Raises InfeasibleError if the configuration is rejected.
     """
     row, workload = document.rows[0], document.workload
     if rejected := row.get("rejected_by"):

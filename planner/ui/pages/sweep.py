@@ -62,10 +62,7 @@ _MOST_WITHOUT = 200
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     """The page of the directory of a sweep, finished or not.
 
-    Raises
-    ------
-    SpecError
-        It cannot be read, or a column is lacking.
+    Raises SpecError if it cannot be read, or a column is lacking.
     """
     plan, where = sweep.plan, str(sweep.folder)
     summary = summarize(sweep.rows(), plan)

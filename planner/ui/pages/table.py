@@ -450,13 +450,7 @@ _OTHER_SPECS = "Specs have changed since, so nothing is predicted again here: pl
 
 
 def facts_of(document: Document) -> list[MovingFact]:
-    """The facts of a document.
-
-    Raises
-    ------
-    SpecError
-        They are damaged.
-    """
+    """The facts of a document. Raises SpecError if they are damaged."""
     try:
         return [MovingFact.from_dict(one) for one in document.part("open_facts", list)]
     except (SpecError, TypeError, ValueError, AttributeError) as error:

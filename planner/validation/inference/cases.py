@@ -319,10 +319,7 @@ def setting_of(
 def inference_case(run: Run, library: Library) -> InferenceCase:
     """The case of a run, from everything in its row but what was measured.
 
-    Raises
-    ------
-    NotPredicted
-        It cannot be predicted; the text says why.
+    Raises NotPredicted if it cannot be predicted; the text says why.
     """
     mode = _MODES.get(run.word("mode"))
     if mode is None:

@@ -13,10 +13,7 @@ from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
 from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.burst import (
-    emptying_answer,
-    share_until_the_end,
-)
+from planner.estimators.inference.burst import emptying_answer, share_until_the_end
 from planner.estimators.inference.disaggregated import (
     Pools,
     cache_transfer_time,

@@ -30,16 +30,7 @@ from planner.validation.inference.cases import Mode
 from planner.validation.library import Library
 from planner.validation.logs.planned import STATIC, TRAIN, Planned
 from planner.validation.prediction import MEMORY, RATES, Range
-from planner.validation.runs import (
-    INFERENCE,
-    RL,
-    TRAINING,
-    ColumnType,
-    Run,
-    Runs,
-    Schema,
-    is_path,
-)
+from planner.validation.runs import INFERENCE, RL, TRAINING, ColumnType, Run, Runs, Schema, is_path
 
 _GIGABIT = UNITS["byte/s"]["Gbit/s"]
 _GIGABYTE = UNITS["byte"]["GB"]
@@ -485,10 +476,7 @@ _OF_COLUMNS = {
     "sync_s": ("time_sync_s",),
 }
 _IN_GENERATE = ("time_switch_s", "time_sync_s")
-_SUMS = {
-    LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"),
-    REFIT: _IN_GENERATE,
-}
+_SUMS = {LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"), REFIT: _IN_GENERATE}
 _SWITCHED = (
     "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
     "of weights"
@@ -541,10 +529,7 @@ def _of_generations(steps: Sequence[Step], planned: Planned) -> Sequence[Step]:
 def _turned(steady: Steady, amount: float) -> Steady:
     """A rate as the time of an amount, or a time as a rate."""
     return replace(
-        steady,
-        value=amount / steady.value,
-        low=amount / steady.high,
-        high=amount / steady.low,
+        steady, value=amount / steady.value, low=amount / steady.high, high=amount / steady.low
     )
 
 
@@ -651,10 +636,7 @@ def _cells(
 
 
 def _of_row(cells: Cells, planned: Planned) -> tuple[Mapping[str, Range], tuple[str, ...]]:
-    """What the row of the run is predicted to measure, and what to know of that.
-
-    Nothing is predicted where the row tells too little.
-    """
+    """Predictions for the columns of a run, with notes; nothing where its row has too little."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))

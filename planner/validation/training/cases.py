@@ -170,10 +170,7 @@ class TrainingCase(Case):
 def training_case(run: Run, library: Library) -> TrainingCase:
     """The case of a run, from everything in its row but what was measured.
 
-    Raises
-    ------
-    NotPredicted
-        It cannot be predicted; the text says why.
+    Raises NotPredicted if it cannot be predicted; the text says why.
     """
     adapter = _ADAPTERS.get(run.word("workload"))
     if adapter is None:
@@ -314,10 +311,7 @@ def _as_run(
 
 
 def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
-    """How a run computes its loss: its own column, else its framework and year.
-
-    That of a framework that fuses it is that of its profile.
-    """
+    """How a run computes its loss: its column, else by the rule of its framework and its year."""
     fused = since(rule.fused_loss_from, run.number("year"))
     word = run.word("loss") or ("fused" if fused else "eager")
     if word not in _LOSSES:
@@ -338,10 +332,7 @@ def memory_kind(run: Run) -> MemoryKind:
 
 
 def _software(run: Run) -> str:
-    """The framework as a run names it, without DeepSpeed where that shards and offloads nothing.
-
-    Trainer on one GPU keeps the states of its own optimizer then.
-    """
+    """The framework of a run, without DeepSpeed where that shards and offloads nothing."""
     name = run.text("framework")
     offloads = run.word("offload") not in ("", "none")
     idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or offloads)

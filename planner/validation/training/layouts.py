@@ -60,10 +60,7 @@ def options_of(
 ) -> dict[str, Any]:
     """What few runs set, as a run or its framework says, in the words of ``Layout``.
 
-    Raises
-    ------
-    NotPredicted
-        A column has a word that is none of its parameter's.
+    Raises NotPredicted if a column has a word that is none of its parameter's.
     """
     plain = TrainingConfigurations.plain()
     # A loop up to the year in which its framework left it; a run of no year is of today.
@@ -106,10 +103,7 @@ _FORMATS = {
 def told_states(run: Run) -> dict[str, Any]:
     """Codes of the optimizer and of its formats, of those that a row tells.
 
-    Raises
-    ------
-    NotPredicted
-        A word is none that is known.
+    Raises NotPredicted if a word is unknown.
     """
     states: dict[str, Any] = {}
     if word := run.word("optimizer"):
@@ -282,10 +276,8 @@ class Open:
 def layouts(context: Open) -> list[Layout]:
     """Every plausible layout of a run, in a fixed order.
 
-    Raises
-    ------
-    NotPredicted
-        Its precision or its memory management is not modelled, or nothing fits its GPUs.
+    Raises NotPredicted if its precision or its memory management is not modelled, or nothing fits
+    its GPUs.
     """
     run = context.run
     possible: list[dict[str, Any]] = [

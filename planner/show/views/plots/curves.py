@@ -12,7 +12,7 @@ import numpy as np
 from planner.base import text
 from planner.base.arrays import BoolArray
 from planner.base.records import record
-from planner.base.units import UNITS
+from planner.base.units import UNITS, ceil_div
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.size import Sizes
 from planner.errors import SearchSpaceError
@@ -84,14 +84,11 @@ class Curves:
 def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     """Draw panels of curves into a file, the first ones of many.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     shown = panels[:_MOST_PANELS]
     across = 1 if picture.is_narrow or len(shown) == 1 else 2
-    rows = -(-len(shown) // across)
+    rows = ceil_div(len(shown), across)
     each = min(max(0.5 * picture.width / across, 300), 620)
     if len(shown) < len(panels):
         title = f"{title}; {len(shown)} of {len(panels)} works"
@@ -220,10 +217,7 @@ NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-tim
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
     """The title of a picture of sizes, and what it draws: the cheapest day, or costs.
 
-    Raises
-    ------
-    SearchSpaceError
-        There is no day.
+    Raises SearchSpaceError if there is no day.
     """
     if name == "day":
         if sizes.best is None or sizes.best.day is None:
@@ -347,10 +341,7 @@ class Matrix:
 def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
     """Draw matrices below each other into a file, the first ones of many; ``marks`` explains them.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     shown = matrices[:_MOST_MATRICES]
     row = _SMALL_ROW if picture.is_narrow else _ROW
@@ -423,12 +414,8 @@ _MARKED = (50, 90, 99)
 def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the distribution of each time of a request into a file.
 
-    Raises
-    ------
-    SearchSpaceError
-        The workload has no stream of requests, or a queue without an end.
-    OutputError
-        It cannot be written.
+    Raises SearchSpaceError if the workload has no stream of requests, or a queue without an end.
+    Raises OutputError if it cannot be written.
     """
     if not isinstance(candidates, Deployments):
         raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
@@ -462,13 +449,7 @@ _MOST_INTERVALS = 24
 
 
 def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
-    """Draw the front of a search into a file.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
+    """Draw the front of a search into a file. Raises OutputError if it cannot be written."""
     front = front_points(plan, result)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
         ((axes,),) = canvas.grid(1, 1)

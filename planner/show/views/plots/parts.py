@@ -10,7 +10,7 @@ import numpy as np
 from planner.base import text
 from planner.base.cells import number_in
 from planner.base.records import record
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import Candidates
 from planner.show.theme import (
@@ -65,14 +65,11 @@ class Bar:
 def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the parts of time and memory of one configuration into a file.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     bars = part_bars(plan, candidates)
     columns = min(max(picture.width // _COLUMN, 2), 4)
-    lines = [-(-len(bar.parts) // columns) + 2 + picture.is_narrow for bar in bars]
+    lines = [ceil_div(len(bar.parts), columns) + 2 + picture.is_narrow for bar in bars]
     heights = [_BAR_HEIGHT + _LINE * number + 24 for number in lines]
     row = candidates.row
     with drawing(picture, height=sum(heights) + 20) as canvas:

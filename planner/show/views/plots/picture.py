@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from planner.base.files import check_path, written_bytes
 from planner.base.records import record
 from planner.base.text import printable
+from planner.base.units import ceil_div
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
 from planner.question.inputs import whole
 from planner.show.page import PICTURES, USUAL_WIDTH
@@ -75,15 +76,9 @@ def asked_picture(
     """The picture that options of a command ask for; None where they ask for none.
 
     ``others`` are files that the command writes, too.
-
-    Raises
-    ------
-    OutputError
-        The file is no picture's or another output's, or it cannot be written.
-    SearchSpaceError
-        The command has no such picture, or a width is impossible.
-    MissingDependencyError
-        There is no matplotlib.
+    Raises OutputError if the file is no picture's or another output's, or it cannot be written.
+    Raises SearchSpaceError if the command has no such picture, or a width is impossible.
+    Raises MissingDependencyError if there is no matplotlib.
     """
     if plot is None:
         given = {"--picture": picture, "--dark": dark, "--picture-width": width}
@@ -107,10 +102,8 @@ def check_picture(
 ) -> None:
     """Refuse a file that no picture can go to; ``more`` are endings of what is none.
 
-    Raises
-    ------
-    OutputError, MissingDependencyError
-        It has another ending, is another output's, cannot be written; there is no matplotlib.
+    Raises OutputError or MissingDependencyError if it has another ending, is another output's,
+    cannot be written; there is no matplotlib.
     """
     endings = (*more, *ENDINGS)
     if path.suffix.lower() not in endings:
@@ -138,10 +131,7 @@ def _need_matplotlib(said: str) -> None:
 def read_width(text: str | None) -> int:
     """Pixels of a picture's width.
 
-    Raises
-    ------
-    SearchSpaceError
-        It is no whole number, or none that a picture can have.
+    Raises SearchSpaceError if it is no whole number, or none that a picture can have.
     """
     if text is None:
         return USUAL_WIDTH
@@ -151,10 +141,7 @@ def read_width(text: str | None) -> int:
 def draw(picture: Picture, *subject: object) -> None:
     """Draw a picture of what its name is a picture of.
 
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     module, _, name = _DRAWN_BY[picture.name].partition(".")
     function: Callable[..., None] = getattr(
@@ -181,11 +168,7 @@ def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
     """A canvas of so many pixels' height to draw on; then its file is written, whole or not at all.
 
     Legends below the axes add to the height.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     size = _SMALL_LETTERS if picture.is_narrow else _LETTERS
     with _style(picture.theme, size):
@@ -229,7 +212,7 @@ class Canvas:
         longest = max(len(line) for label in shown for line in label.split("\n"))
         columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
         title = self.folded(note) if note else None
-        rows = -(-len(shown) // columns)
+        rows = ceil_div(len(shown), columns)
         self._heighten(
             sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
             + (title.count("\n") + 1 if title else 0)

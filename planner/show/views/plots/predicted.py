@@ -9,6 +9,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
+from planner.base.units import ceil_div
 from planner.confidence.intervals import LEVEL
 from planner.show.theme import axis_label
 from planner.show.views.plots.picture import Canvas, Picture, decades, drawing
@@ -75,16 +76,10 @@ def _of_row(row: Row) -> Iterator[tuple[str, tuple[float, float, float, float]]]
 
 
 def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Row]]) -> None:
-    """Draw predictions of measured runs into a file.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
-    """
+    """Draw predictions of measured runs into a file. Raises OutputError if it cannot be written."""
     panels = compared_quantities(tables)
     across = min(len(panels), max(picture.width // 330, 1))
-    rows = -(-len(panels) // across)
+    rows = ceil_div(len(panels), across)
     with drawing(picture, height=rows * min(picture.width / across, 460)) as canvas:
         canvas.title(title)
         grid = [axes for row in canvas.grid(rows, across) for axes in row]

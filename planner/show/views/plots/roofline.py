@@ -63,12 +63,8 @@ class Kernel:
 def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the kernels of one configuration into a file.
 
-    Raises
-    ------
-    SearchSpaceError
-        A flat efficiency stands for all of them.
-    OutputError
-        It cannot be written.
+    Raises SearchSpaceError if a flat efficiency stands for all of them.
+    Raises OutputError if it cannot be written.
     """
     steps = explained_steps(plan, Evaluation(candidates=candidates))
     kernels = list(kernels_of(steps))

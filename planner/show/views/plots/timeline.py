@@ -13,7 +13,7 @@ import numpy as np
 from planner.base import text
 from planner.base.arrays import FloatArray
 from planner.base.files import written_whole
-from planner.base.units import GIB
+from planner.base.units import GIB, ceil_div
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
 from planner.estimators.timeline.placed import BUBBLE, IDLE, MORE, STREAMS, Span, Timeline
@@ -96,16 +96,13 @@ class _Scale:
 def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) -> None:
     """Draw steps over time below each other into a file.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     heights: list[float] = []
     for timeline in timelines:
         row = max(min(_ROW, _MOST_ROWS_HEIGHT / len(timeline.lanes)), _LEAST_ROW)
         heights += [row * len(timeline.lanes) + _HEAD]
-        lines = -(-(min(len(timeline.lanes), _MOST_LINES) + 1) // _memory_columns(picture))
+        lines = ceil_div(min(len(timeline.lanes), _MOST_LINES) + 1, _memory_columns(picture))
         heights += [_MEMORY_HEIGHT + _LINE * lines] * _has_memory(timeline)
     with drawing(picture, height=sum(heights)) as canvas:
         canvas.title(title)
@@ -173,7 +170,7 @@ def _draw_lanes(
                 else axes.scatter([], [], marker="s", s=60, color=colors[part])
             )
     _write_names(canvas, axes, timeline, scale, colors)
-    every = max(1, -(-rows // 16))
+    every = max(1, ceil_div(rows, 16))
     shown = [lane for lane in range(rows) if lane % every == 0]
     axes.set_yticks(shown, [timeline.lanes[lane] for lane in shown])
     axes.set(xlim=(0, scale.end), ylim=(rows - 0.5, -0.5))
@@ -304,11 +301,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``
     is told among the metadata.
-
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
 
     References
     ----------
@@ -409,12 +402,8 @@ def write_timeline(
 ) -> None:
     """Write the steps of one configuration over time.
 
-    Raises
-    ------
-    SearchSpaceError
-        Nothing tells what its steps do when.
-    OutputError
-        The file cannot be written.
+    Raises SearchSpaceError if nothing tells what its steps do when.
+    Raises OutputError if the file cannot be written.
     """
     found = details_of(plan).timelines(candidates)
     if not found:

@@ -32,10 +32,7 @@ _POINTS, _BESIDE = 200, 16.0
 def draw_day(picture: Picture, title: str, day: Day) -> None:
     """Draw the load, what the clock and an autoscaler make of it, and their GPUs.
 
-    Raises
-    ------
-    OutputError
-        It cannot be written.
+    Raises OutputError if it cannot be written.
     """
     load, spare = day.load, 0.0 if day.with_spare is None else day.with_spare.spare
     asked, served = day.followed(spare)
@@ -79,12 +76,8 @@ def _steps(axes: Axes, spans: Spans, scale: float, color: str, *, filled: bool =
 def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw what the first plan finds with caches of any size, and at its own, into a file.
 
-    Raises
-    ------
-    SearchSpaceError
-        Nothing says what its requests share.
-    OutputError
-        It cannot be written.
+    Raises SearchSpaceError if nothing specifies what its requests share.
+    Raises OutputError if it cannot be written.
     """
     if not isinstance(candidates, Deployments) or candidates.setting.workload.reuse is None:
         raise SearchSpaceError(
