@@ -17,13 +17,7 @@ from planner.question.inputs import read, whole
 from planner.question.request import Request
 from planner.question.terms import Term, glossary
 from planner.specs.cache import steady
-from planner.workloads.given import (
-    EXHAUSTIVE,
-    parse_settings,
-    question_of,
-    read_burst,
-    read_driver,
-)
+from planner.workloads.given import EXHAUSTIVE, parse_settings, question_of, read_burst, read_driver
 from planner.workloads.given import make_request as _make_request
 
 if TYPE_CHECKING:

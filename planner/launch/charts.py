@@ -74,16 +74,13 @@ _TEMPLATE = re.compile(r"\{\{[^{}\n]*\.Values\.")
 def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
     """The Kubernetes documents of a Helm chart, as ``helm template`` prints them.
 
+    Raises LaunchError if helm is not installed, refuses the chart or takes too long; or the files
+    come from a client of the server, for which no program is started.
+
     Parameters
     ----------
     chart : the folder of its Chart.yaml
     options : further options of ``helm template``, such as ``--values FILE``
-
-    Raises
-    ------
-    LaunchError
-        helm is not installed, refuses the chart or takes too long; or the files come from
-        a client of the server, for which no program is started.
     """
     helm = None if reading.is_restricted() else shutil.which("helm")
     if helm is None:
@@ -141,10 +138,8 @@ def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Pat
     """What a command of Helm installs: a chart that stands near it, or values of one that is
     elsewhere; nothing of any other command.
 
-    Raises
-    ------
-    LaunchError
-        The chart stands near it and cannot be rendered, or a values file is no YAML.
+    Raises LaunchError if the chart stands near it and cannot be rendered, or a values file is no
+    YAML.
     """
     texts = [
         "".join(_OUTSIDE if piece.unknown else piece.text for piece in word.pieces)
@@ -253,10 +248,8 @@ _SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size
 def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
     """The models that a YAML text serves, each with its pool: ``prefill``, ``decode`` or "".
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, or a replica takes more GPUs than the workers of its cluster have.
+    Raises LaunchError if it is no YAML, or a replica takes more GPUs than the workers of its
+    cluster have.
     """
     for document in documents(text, name):
         if document.get("kind").text == _SERVICE:

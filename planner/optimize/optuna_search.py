@@ -355,6 +355,7 @@ def sample(
 
     Raises SearchSpaceError if an argument is impossible, or the study belongs to another problem;
     OutputError if the file cannot be read or written.
+    Raises SearchSpaceError if an argument is impossible.
 
     Parameters
     ----------
@@ -362,11 +363,6 @@ def sample(
     trials : configurations to try; TPE may try one again
     sampler : ``"nsga2"`` or ``"tpe"``
     progress : is told the trials done after each batch
-
-    Raises
-    ------
-    SearchSpaceError
-        An argument is impossible.
     """
     _check(trials, seed, sampler)
     with _quiet():

@@ -54,17 +54,14 @@ def current_name(kind: Kind, name: str, known: Container[str] | None = None) -> 
 def current_keys(table: Mapping[str, Any], where: str, table_name: str = "") -> dict[str, Any]:
     """A table of a TOML or JSON file with the new names of its keys, tables inside it too.
 
+    Raises SpecError if the table has a key under both of its names.
+
     Parameters
     ----------
     where
         The file, for the error.
     table_name
         The name of the table in the file, empty for the outermost table.
-
-    Raises
-    ------
-    SpecError
-        The table has a key under both of its names.
     """
     current: dict[str, Any] = {}
     prefix = f"{table_name}."

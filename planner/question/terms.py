@@ -303,10 +303,7 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
 def terms_about(group: GroupName, workload: str = "") -> tuple[str, ...]:
     """The terms of a group, in its order; with a ``workload`` only those that the workload has.
 
-    Raises
-    ------
-    KeyError
-        ``groups.csv`` has no such group.
+    Raises KeyError if ``groups.csv`` has no such group.
 
     >>> terms_about("rate")
     ('tokens_per_s', 'tokens_per_s_per_gpu', 'requests_per_s', 'output_tokens_per_s')

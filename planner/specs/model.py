@@ -8,12 +8,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
-from planner.specs.attention import (
-    AttentionSpec,
-    Size,
-    SizeOrZero,
-    refuse,
-)
+from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
 from planner.specs.checked import After, Interval, MinLen, Strict, checked
 from planner.specs.images import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word

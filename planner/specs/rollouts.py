@@ -41,9 +41,7 @@ def transfers() -> Mapping[WeightSync, Transfer]:
     """The methods, each as the published transfers of whole models tell it."""
     return {
         WeightSync[row["method"].upper()]: Transfer(
-            start=float(row["start"]),
-            rate=float(row["rate"]) * _GIGABYTE,
-            source=row["source"],
+            start=float(row["start"]), rate=float(row["rate"]) * _GIGABYTE, source=row["source"]
         )
         for row in shipped_rows(Path(__file__).parent / "weight_sync.csv")
     }
@@ -103,8 +101,7 @@ class Rollouts:
     calibration_runs : steps of a user that the numbers were fitted to
     calibration_gpus : the GPUs of these steps
     calibration_error : standard deviation of the logarithm of predicted over measured steps that
-        were
-        left out
+        were left out
     """
 
     engine: str

@@ -42,12 +42,7 @@ _PARTS_OF_LATENCY = (
     ("time_to_first_token_s", "time_per_output_token_s"),
     ("prefill_latency_s", "decode_latency_s"),
 )
-_SI_UNITS: Mapping[str, float] = {
-    "_days": DAY,
-    "_hours": HOUR,
-    "_gib": GIB,
-    "_kw": 1e3,
-}
+_SI_UNITS: Mapping[str, float] = {"_days": DAY, "_hours": HOUR, "_gib": GIB, "_kw": 1e3}
 """By the end of a column's name its unit in SI units."""
 
 
@@ -95,10 +90,7 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
 def check_column(name: str, columns: Sequence[str], option: str) -> str:
     """The name of a column that exists.
 
-    Raises
-    ------
-    SearchSpaceError
-        There is no such column; the message names similar ones.
+    Raises SearchSpaceError if there is no such column; the message names similar ones.
     """
     name = current_name("column", name, columns)
     if name in columns:

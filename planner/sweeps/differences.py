@@ -205,10 +205,7 @@ def compare(
 
 
 def _sides(
-    sweep: Sweep,
-    names: Sequence[str],
-    measure: str,
-    select: Callable[[Sweep], Iterable[Row]],
+    sweep: Sweep, names: Sequence[str], measure: str, select: Callable[[Sweep], Iterable[Row]]
 ) -> Iterator[tuple[Key, Side]]:
     for row in select(sweep):
         values = sweep.plan.scenario(int(number(row["scenario"]))).values

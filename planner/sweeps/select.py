@@ -27,23 +27,18 @@ _MOST_VALUES = 20
 
 
 def select_scenarios(
-    sweep: Sweep,
-    where: Sequence[str] = (),
-    order: Sequence[tuple[str, bool]] = (),
+    sweep: Sweep, where: Sequence[str] = (), order: Sequence[tuple[str, bool]] = ()
 ) -> list[int]:
     """The numbers of the scenarios that meet all conditions, sorted.
 
     Only the columns of the conditions and of the order are read into memory.
+    Raises SearchSpaceError if an expression is invalid, a column does not exist, or no scenario
+    meets the conditions.
 
     Parameters
     ----------
     where : pandas expressions over the columns of `Sweep.scenarios`
     order : columns and whether each ascends; unknown values come last
-
-    Raises
-    ------
-    SearchSpaceError
-        An expression is invalid, a column does not exist, or no scenario meets the conditions.
     """
     conditions = [_parse_condition(text, sweep.columns) for text in where]
     names = [name for _, columns in conditions for name in columns]

@@ -21,12 +21,7 @@ from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
 from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
-from planner.decide.sizing.size import (
-    contracts_given,
-    size_all,
-    tasks_of,
-    without_contract,
-)
+from planner.decide.sizing.size import contracts_given, size_all, tasks_of, without_contract
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import SCRIPT, TARGETS
 from planner.launch.assumed import LaunchFile, as_started, full_row, judged

@@ -37,13 +37,7 @@ from planner.formulas.money import cost_per_million
 from planner.formulas.power import board_share, carbon
 from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.names import KV_CACHE_SIZE, KV_CACHE_TOKENS, MAX_CONCURRENCY, MOST_SEQUENCES
-from planner.question.terms import (
-    glossary,
-    is_of_answers,
-    percentile_of,
-    terms_about,
-    terms_of,
-)
+from planner.question.terms import glossary, is_of_answers, percentile_of, terms_about, terms_of
 from planner.specs.power import PowerProfile
 from planner.specs.site import Site
 from planner.workloads.base import counts, floats, repeated, results, worded

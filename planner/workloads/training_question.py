@@ -188,11 +188,7 @@ def sample_fields(
     if deviation is None:
         deviation = round(USUAL_DEVIATION * mean)
         defaults["sample_length_deviation"] = f"{deviation:,} (default: 0.8 of the mean)"
-    return {
-        PADDING: padding,
-        MEAN_SAMPLE_LENGTH: mean,
-        SAMPLE_LENGTH_DEVIATION: deviation,
-    }
+    return {PADDING: padding, MEAN_SAMPLE_LENGTH: mean, SAMPLE_LENGTH_DEVIATION: deviation}
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:

@@ -11,12 +11,7 @@ from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
 from planner.launch.launchers.peel import Peeled, peeled
 from planner.launch.launchers.recipes import fronted
-from planner.launch.launchers.world import (
-    conflict_of,
-    layer_of_directives,
-    visible,
-    world_of,
-)
+from planner.launch.launchers.world import conflict_of, layer_of_directives, visible, world_of
 from planner.launch.option_table import keys_of
 from planner.launch.understood import World
 from planner.launch.write import WRITTEN
@@ -74,10 +69,7 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
 def inner_commands(script: Script) -> tuple[Inner, ...]:
     """Every program that a script starts, in order, also inside quotes and here-documents.
 
-    Raises
-    ------
-    LaunchError
-        A script inside it is never closed, or nested too deeply.
+    Raises LaunchError if a script inside it is never closed, or nested too deeply.
     """
     head = layer_of_directives(script.directives)
     layers = (head,) if head.said or head.gpu else ()

@@ -26,18 +26,11 @@ from planner.specs.quantization import checkpoint_of
 def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     """The files of all ConfigMaps of a YAML text by their keys, with their places in it.
 
-    Raises
-    ------
-    LaunchError
-        It is no YAML, is too long or nested too deeply.
+    Raises LaunchError if it is no YAML, is too long or nested too deeply.
     """
     return {
         key: HereDocument(
-            text=place.text,
-            span=Span(0, 0),
-            line=place.line,
-            expanded=True,
-            pieces=place.pieces,
+            text=place.text, span=Span(0, 0), line=place.line, expanded=True, pieces=place.pieces
         )
         for document in documents(text, name)
         if document.get("kind").text == "ConfigMap"
@@ -395,11 +388,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
         yield Container(
             name=role or "main",
             image=container.image,
-            words=(
-                *plain_words("vllm serve", spec.line),
-                word_at(name, model),
-                *options,
-            ),
+            words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
             environment=container.environment,
             world=World(
                 gpu=gpu_of_nodes(pool.get("template")),

@@ -215,10 +215,7 @@ def peeled(
 ) -> Iterator[Peeled]:
     """What a command starts: itself, what it wraps, or the commands of a script inside it.
 
-    Raises
-    ------
-    LaunchError
-        Scripts are nested too deeply, or one is never closed.
+    Raises LaunchError if scripts are nested too deeply, or one is never closed.
     """
     if depth > _MOST_NESTED:
         line = words[0].line if words else 0

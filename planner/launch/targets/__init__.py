@@ -10,9 +10,7 @@ from planner.launch import READ_ALONE, TARGETS
 from planner.launch.removed import refuse_removed_name
 from planner.launch.target import Target
 
-_TOGETHER = {
-    **dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers"),
-}
+_TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers")}
 """The modules of tools that are alike."""
 
 
@@ -40,10 +38,7 @@ def _of_module(name: str) -> Target:
 def target_of(name: str) -> Target:
     """A target by its name or an alias.
 
-    Raises
-    ------
-    LaunchError
-        There is none of that name, or no longer.
+    Raises LaunchError if there is none of that name, or no longer.
     """
     word = name.strip().lower().replace("_", "-").replace(" ", "-")
     for target in targets().values():

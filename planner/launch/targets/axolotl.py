@@ -38,12 +38,8 @@ _DIALECT = Dialect.load("axolotl")
 def axolotl_answers(reading: Reading) -> Answers:
     """What a YAML of axolotl says, with the files that it names.
 
-    Raises
-    ------
-    LaunchError
-        Its values contradict each other.
-    SpecError
-        It trains something that is not predicted.
+    Raises LaunchError if its values contradict each other.
+    Raises SpecError if it trains something that is not predicted.
     """
     found = reading.found
     sources = Sources(name=found.name)
@@ -270,9 +266,5 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
 
 TARGET = Target.of(
-    "axolotl",
-    quantities=_quantities,
-    draft=_draft,
-    answers=axolotl_answers,
-    narrowed=_narrowed,
+    "axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers, narrowed=_narrowed
 )

@@ -192,8 +192,5 @@ def _draft(job: Job, settings: Settings) -> Draft:
 
 
 TARGET = Target.of(
-    NAME,
-    quantities=lambda job: {"pool": workers_of(job)[-1].name},
-    draft=_draft,
-    answers=answers,
+    NAME, quantities=lambda job: {"pool": workers_of(job)[-1].name}, draft=_draft, answers=answers
 )

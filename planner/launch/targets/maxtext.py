@@ -48,11 +48,8 @@ _REST = -1
 def axes_of(job: Job) -> dict[str, int]:
     """The GPUs of each axis within and across nodes.
 
-    Raises
-    ------
-    LaunchError
-        Experts are not split over data-parallel GPUs, copies are not of whole shards, or the axes
-        do not fill whole nodes.
+    Raises LaunchError if experts are not split over data-parallel GPUs, copies are not of whole
+    shards, or the axes do not fill whole nodes.
     """
     expert, data = int(job["expert_parallel"]), int(job["data_parallel"])
     if data % expert:
@@ -222,10 +219,7 @@ def policy_words(job: Job) -> Words:
 def remat_of(reading: Reading) -> dict[str, str]:
     """What a file says of it, in the words of the table of terms; nothing said is ``full``.
 
-    Raises
-    ------
-    LaunchError
-        There is no such policy, or no such place of a tensor.
+    Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
     policy = (reading.text("remat_policy") or "full").lower()
     if policy in _OF_NONE:
@@ -280,10 +274,7 @@ _NODE = 8
 def answers(reading: Reading) -> Answers:
     """What such a command or configuration says.
 
-    Raises
-    ------
-    LaunchError
-        The axes of its mesh do not fill its GPUs.
+    Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
     world = reading.found.world
     total, each = gpus_of(reading.found.world), number_of(world.gpus_per_node)

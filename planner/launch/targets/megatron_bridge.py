@@ -133,13 +133,7 @@ def _told(given: Mapping[str, Given], *names: str) -> str | None:
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """In place of a model of Hugging Face: the overrides tell the shape."""
-_PROGRAMS = (
-    PROGRAM,
-    "run_recipe.py",
-    "run_pretrain.py",
-    "run_finetune.py",
-    *_RECIPES_SCRIPTS,
-)
+_PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py", *_RECIPES_SCRIPTS)
 _STARTER = "train.sh"
 _NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
 """Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
@@ -184,10 +178,7 @@ def starts(words: Sequence[str]) -> bool:
 def answers(reading: Reading) -> Answers:
     """What such a command or document says.
 
-    Raises
-    ------
-    LaunchError
-        It contradicts itself, or the number of GPUs.
+    Raises LaunchError if it contradicts itself, or the number of GPUs.
     """
     found = reading.found
     every = (*found.options.values(), *found.unknown)
@@ -631,10 +622,7 @@ def _left(job: Job) -> tuple[Remark, ...]:
 def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     """Changes by the keys that the file has; Primus takes arguments of Megatron-LM alone.
 
-    Raises
-    ------
-    LaunchError
-        Primus has no argument for one of them.
+    Raises LaunchError if primus has no argument for one of them.
     """
     said = {_key(name): name for name in found.options}
     is_of_primus = any(name.startswith(_PRIMUS) for name in found.options)

@@ -37,10 +37,7 @@ def starts(words: Sequence[str]) -> bool:
 def answers(reading: Reading) -> Answers:
     """What such a command says.
 
-    Raises
-    ------
-    LaunchError
-        It contradicts itself, or the number of GPUs.
+    Raises LaunchError if it contradicts itself, or the number of GPUs.
     """
     found = reading.found
     config = _config(found)

@@ -8,11 +8,7 @@ from collections.abc import Sequence
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import Quantities, Remark, Settings, Words, is_command
 from planner.launch.target import Argument, Draft, Job, Target, Variable
-from planner.launch.targets.megatron_read import (
-    answers,
-    is_deepspeed,
-    is_swift_document,
-)
+from planner.launch.targets.megatron_read import answers, is_deepspeed, is_swift_document
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,

@@ -7,10 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.enums import AdapterTargets
-from planner.base.software_enums import (
-    MODULES,
-    RecomputedModules,
-)
+from planner.base.software_enums import MODULES, RecomputedModules
 from planner.base.training_names import ExpertAdapters, TrainingObjective, targets_of
 from planner.documents.shell.text import Given, stated
 from planner.errors import LaunchError
@@ -32,14 +29,7 @@ from planner.launch.trainer.said import (
     objective_of_word,
     require_known_training,
 )
-from planner.launch.understood import (
-    Answers,
-    Found,
-    Gathered,
-    Reading,
-    gpus_of,
-    require_split,
-)
+from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, require_split
 
 _TABLE = OptionTable.load("megatron-lm")
 _OF_EXPERTS = {
@@ -79,10 +69,7 @@ _IN_8_BITS, _NARROW = "--fp8-param-gather", "--grad-reduce-in-bf16"
 def read_megatron(reading: Reading, framework: str) -> Answers:
     """What arguments that Megatron-LM and its forks share say.
 
-    Raises
-    ------
-    LaunchError
-        They contradict each other, or the number of GPUs.
+    Raises LaunchError if they contradict each other, or the number of GPUs.
     """
     _refuse_contradictions(reading)
     found = gathered(reading, framework)
@@ -164,10 +151,7 @@ def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def _split_experts(
-    reading: Reading,
-    shape: Mapping[str, object],
-    found: Gathered,
-    tensor: int,
+    reading: Reading, shape: Mapping[str, object], found: Gathered, tensor: int
 ) -> None:
     """Split experts as an option says, or as other matrices are.
 
@@ -334,12 +318,8 @@ def _with_document(found: Found) -> Found:
 def answers(reading: Reading) -> Answers:
     """What a command of Megatron-LM says, or one of ms-swift that trains by it.
 
-    Raises
-    ------
-    LaunchError
-        Options contradict each other, or the number of GPUs.
-    SpecError
-        It trains something that is not predicted.
+    Raises LaunchError if options contradict each other, or the number of GPUs.
+    Raises SpecError if it trains something that is not predicted.
     """
     given = reading.found
     command = _with_document(given)

@@ -8,9 +8,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import TypeVar
 
-from planner.base.enums import (
-    AttentionKind,
-)
+from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
 from planner.launch.option_table import Quantities, Remark, Words
@@ -43,10 +41,8 @@ def is_hybrid(model: ModelSpec) -> bool:
 def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> Words:
     """What the rows of the table take for such a model; its pattern holds the pipeline's split.
 
-    Raises
-    ------
-    LaunchError
-        Layers of one kind differ among themselves, or it has modules of multi-token prediction.
+    Raises LaunchError if layers of one kind differ among themselves, or it has modules of
+    multi-token prediction.
     """
     if model.mtp_num_layers:
         raise LaunchError(
@@ -148,16 +144,12 @@ def layout_of(sizes: list[int], later: int = 0) -> str:
 
     Megatron-Core counts them apart from ``--num-layers`` and wants all of them in one chunk, behind
     which only chunks without layers may follow [1]_.
+    Raises LaunchError if the layers of multi-token prediction are in several chunks.
 
     >>> layout_of([3, 4, 4, 2])
     'Et*3|(t*4|)*2t*2L'
     >>> layout_of([0, 2, 2, 1, 0], 1)
     'E|(t*2|)*2m|L'
-
-    Raises
-    ------
-    LaunchError
-        The layers of multi-token prediction are in several chunks.
 
     References
     ----------
@@ -231,10 +223,7 @@ _TRUE = "true"
 def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
     """What the rows of the table take for a model's shape; None says nothing.
 
-    Raises
-    ------
-    LaunchError
-        Its layers differ in more than dense layers before those with experts.
+    Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     shape = shape_of(model)
     is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])

@@ -19,16 +19,7 @@ from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.imported import MODEL_SPLITS
 from planner.launch.option_table import Quantities, Remark, Settings
-from planner.launch.target import (
-    Argument,
-    Draft,
-    File,
-    Job,
-    Target,
-    Variable,
-    gathered,
-    override,
-)
+from planner.launch.target import Argument, Draft, File, Job, Target, Variable, gathered, override
 from planner.launch.targets.rl_steps import (
     OUTPUT,
     put_lengths,
@@ -100,10 +91,7 @@ def is_of(values: Mapping[str, object]) -> bool:
 def answers(reading: Reading) -> Answers:
     """What the update of the policy is; see the module.
 
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
+    Raises LaunchError if the GPUs cannot be split as it says.
     """
     file, absent = _whole(reading.found)
     reading = replace(reading, found=file)
@@ -302,10 +290,7 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
     prompt = number(reading, "data.max_input_seq_length")
     is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence
     put_lengths(
-        found,
-        length,
-        number(reading, f"{_GENERATION}max_new_tokens"),
-        prompt if is_own else None,
+        found, length, number(reading, f"{_GENERATION}max_new_tokens"), prompt if is_own else None
     )
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
     for way, usual in _BY_TOKENS.items():
@@ -357,10 +342,7 @@ _DIVERGENCE = 0.01
 def _quantities(job: Job) -> Quantities:
     """What its words need that the plan has otherwise.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be told so.
+    Raises LaunchError if it cannot be told so.
     """
     words = step_words(job)
     if not str(job["engine"]).startswith("vllm"):
@@ -455,12 +437,7 @@ def _narrowed(request: Request) -> Request:
 
 TARGET = reader_of_steps(
     Target.of(
-        "nemo-rl",
-        answers=answers,
-        starts=starts,
-        is_of=is_of,
-        inherits=True,
-        narrowed=_narrowed,
+        "nemo-rl", answers=answers, starts=starts, is_of=is_of, inherits=True, narrowed=_narrowed
     ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,

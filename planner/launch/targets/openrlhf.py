@@ -14,13 +14,7 @@ from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.option_table import Quantities, Remark, Settings
-from planner.launch.target import (
-    Argument,
-    Draft,
-    Job,
-    Target,
-    Variable,
-)
+from planner.launch.target import Argument, Draft, Job, Target, Variable
 from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
@@ -227,10 +221,7 @@ _WEIGHT = 0.01
 def _quantities(job: Job) -> Quantities:
     """What its words need that the plan has otherwise.
 
-    Raises
-    ------
-    LaunchError
-        It cannot be told so.
+    Raises LaunchError if it cannot be told so.
     """
     words = step_words(job)
     apart, is_ppo = is_apart(job), job["algorithm"] == Algorithm.PPO

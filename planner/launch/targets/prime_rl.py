@@ -10,12 +10,7 @@ from __future__ import annotations
 from planner.base.software_enums import Placement
 from planner.launch.target import Target
 from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.trained import (
-    put_lora,
-    put_objective,
-    read_update,
-    require_ranks,
-)
+from planner.launch.targets.trained import put_lora, put_objective, read_update, require_ranks
 from planner.launch.understood import Answers, Gathered, Reading, flag, number, told, worded
 from planner.specs.quantization import checkpoint_of
 
@@ -24,10 +19,7 @@ _ENGINE = "inference.vllm."
 _LENGTHS = ("orchestrator.seq_len", "seq_len", f"{_MODEL}seq_len")
 _PACKS = (f"{_MODEL}seq_len", "seq_len", "orchestrator.seq_len")
 _LENGTH, _BATCH, _NODE, _OFF_POLICY = 2048, 128, 8, 8
-_ANSWERS = (
-    "orchestrator.train.sampling.max_completion_tokens",
-    "orchestrator.sampling.max_tokens",
-)
+_ANSWERS = ("orchestrator.train.sampling.max_completion_tokens", "orchestrator.sampling.max_tokens")
 _SECTIONS = ("trainer", "orchestrator", "inference", "deployment", "monitors", "ckpt", "slurm")
 _OTHERS = (
     *("log", "wandb", "env_vars", "weight_broadcast", "model", "run", "tokenizer", "resume"),

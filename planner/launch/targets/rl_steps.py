@@ -186,10 +186,7 @@ _OLDER = ("staleness", "partial_rollout")
 def step_words(job: Job) -> Words:
     """What all programs are told alike, of a plan.
 
-    Raises
-    ------
-    LaunchError
-        Its programs cannot be told so.
+    Raises LaunchError if its programs cannot be told so.
     """
     if job["adapter"] not in (None, "none"):
         raise LaunchError(
@@ -243,10 +240,7 @@ def _apart(job: Job) -> Words:
 def _nodes(job: Job, gpus: int) -> tuple[int, int]:
     """Nodes of a side, and its GPUs on each.
 
-    Raises
-    ------
-    LaunchError
-        The sides have neither whole nodes nor as many GPUs on each.
+    Raises LaunchError if the sides have neither whole nodes nor as many GPUs on each.
     """
     node, sides = job.gpus_per_node, (job["train_gpus"], job["rollout_gpus"])
     if all(side % node == 0 for side in sides):

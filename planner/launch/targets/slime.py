@@ -15,26 +15,14 @@ from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable
 from planner.launch.target import Target
 from planner.launch.targets.megatron_read import read_megatron
-from planner.launch.targets.rl_steps import (
-    put_lengths,
-    put_redrawn,
-    put_split,
-    reader_of_steps,
-)
+from planner.launch.targets.rl_steps import put_lengths, put_redrawn, put_split, reader_of_steps
 from planner.launch.targets.trained import (
     put_objective,
     put_token_budget,
     tell_updates,
     unread_of_sections,
 )
-from planner.launch.understood import (
-    Answers,
-    Gathered,
-    Reading,
-    World,
-    number,
-    worded,
-)
+from planner.launch.understood import Answers, Gathered, Reading, World, number, worded
 from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"
@@ -46,10 +34,7 @@ _NODE = 8
 def answers(reading: Reading) -> Answers:
     """What the update of the policy is; see the module.
 
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
+    Raises LaunchError if the GPUs cannot be split as it says.
     """
     whole = worded(reading.found)
     options = {name: stated(name, text) for name, text in _SET.items()} | {**whole.options}
@@ -195,10 +180,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
 def _split_of(reading: Reading, placement: Placement) -> tuple[int, int]:
     """GPUs that train and that generate; 0 of the latter where nothing says how many.
 
-    Raises
-    ------
-    LaunchError
-        The GPUs that the user names cannot be split like those of the file.
+    Raises LaunchError if the GPUs that the user names cannot be split like those of the file.
     """
     train, rollout = _actor_gpus(reading), number(reading, "--rollout-num-gpus") or 0
     total = reading.found.world.requested_gpus
@@ -220,8 +202,5 @@ def _split_of(reading: Reading, placement: Placement) -> tuple[int, int]:
 
 
 TARGET = reader_of_steps(
-    Target.of("slime", answers=answers),
-    profiles=("slime",),
-    put=_put_step,
-    whole=worded,
+    Target.of("slime", answers=answers), profiles=("slime",), put=_put_step, whole=worded
 )

@@ -10,14 +10,7 @@ from planner.documents.shell.text import Changes, Given
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
 from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, keys_of
-from planner.launch.served import (
-    Drafted,
-    Engine,
-    Told,
-    json_table,
-    server_told,
-    whole,
-)
+from planner.launch.served import Drafted, Engine, Told, json_table, server_told, whole
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,

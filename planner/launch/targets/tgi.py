@@ -10,15 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.launch.served import (
-    Drafted,
-    Engine,
-    Told,
-    fraction,
-    gpu_kind,
-    server_told,
-    whole,
-)
+from planner.launch.served import Drafted, Engine, Told, fraction, gpu_kind, server_told, whole
 from planner.launch.serving import AGGREGATED
 from planner.launch.target import Target
 from planner.launch.understood import Answers, Reading, number_of, version_of

@@ -7,9 +7,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import count
 
-from planner.base.enums import (
-    AttentionKind,
-)
+from planner.base.enums import AttentionKind
 from planner.base.records import record
 from planner.documents.shell.text import Given
 from planner.errors import LaunchError, PlannerError
@@ -106,10 +104,7 @@ def function_of(job: Job) -> str:
 def own_config(job: Job, parts: list[list[str]] | None) -> str:
     """The module that has the plan's function; ``parts`` are the modules of each stage.
 
-    Raises
-    ------
-    LaunchError
-        Torchtitan has no model whose sizes could be those of the plan.
+    Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
     """
     found = shipped(job.model)
     module = "llama3" if found is None else found.module
@@ -223,10 +218,7 @@ class _Options:
 def answers(reading: Reading) -> Answers:
     """What the overrides say; see `planner.launch.understood`.
 
-    Raises
-    ------
-    LaunchError
-        The GPUs cannot be split as it says.
+    Raises LaunchError if the GPUs cannot be split as it says.
     """
     options = _options(reading.found)
     if options.is_script and not {*_VARIABLES.values()} & {*options.given}:

@@ -180,10 +180,7 @@ def put_megatron_split(reading: Reading, found: Gathered, section: str) -> None:
 def require_ranks(reading: Reading, found: Gathered, num_gpus: int) -> int:
     """GPUs of a copy of the model; their number must be a multiple of it.
 
-    Raises
-    ------
-    LaunchError
-        It is not.
+    Raises LaunchError if it is not.
     """
     sizes = {name: int(found.values[name]) for name in MODEL_SPLITS}
     require_split(reading, num_gpus, **sizes)

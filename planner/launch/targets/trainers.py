@@ -23,12 +23,7 @@ from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
 from planner.launch.target import Argument, Draft, File, Job, Target
-from planner.launch.targets.rl_steps import (
-    put_lengths,
-    put_redrawn,
-    put_split,
-    reader_of_steps,
-)
+from planner.launch.targets.rl_steps import put_lengths, put_redrawn, put_split, reader_of_steps
 from planner.launch.trainer.honoured import honoured
 from planner.launch.trainer.reading import (
     gather,

@@ -20,13 +20,7 @@ from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.option_table import Quantities, Remark, Setting, Settings, Words
-from planner.launch.target import (
-    Argument,
-    Draft,
-    Job,
-    Target,
-    override,
-)
+from planner.launch.target import Argument, Draft, Job, Target, override
 from planner.launch.targets.rl_steps import (
     MODEL,
     OF_FSDP,
@@ -446,10 +440,7 @@ def _program(job: Job) -> tuple[str, str]:
 def _quantities(job: Job) -> Quantities:
     """What its words need that the plan has otherwise.
 
-    Raises
-    ------
-    LaunchError
-        Its programs cannot be told so.
+    Raises LaunchError if its programs cannot be told so.
     """
     words = step_words(job)
     _, config = _program(job)
@@ -509,10 +500,7 @@ def _flag(value: object) -> str:
 def _by_megatron(job: Job, words: Words) -> Words:
     """The words of Megatron-Core.
 
-    Raises
-    ------
-    LaunchError
-        A part of the layers of a chunk would be repeated.
+    Raises LaunchError if a part of the layers of a chunk would be repeated.
     """
     found: Words = {"sequence_parallel": _flag(job["sequence_parallel"])}
     if "offload_train" not in words:
@@ -604,10 +592,7 @@ _LEFT = (
 
 TARGET = reader_of_steps(
     Target.of(
-        "verl",
-        answers=read_update("verl", _tell, _MODELS, _SECTIONS),
-        starts=starts,
-        is_of=is_of,
+        "verl", answers=read_update("verl", _tell, _MODELS, _SECTIONS), starts=starts, is_of=is_of
     ),
     profiles=("verl", "verl Megatron"),
     put=_put_step,

@@ -140,10 +140,7 @@ _PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_
 def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
     """What a configuration trains, and the line of its model; None where it is none.
 
-    Raises
-    ------
-    LaunchError
-        It trains something that is not predicted.
+    Raises LaunchError if it trains something that is not predicted.
     """
     parts = [one for one in calls if one.name == "dict"]
     whole = next((one for one in parts if isinstance(one.given.get("llm"), dict)), None)
@@ -176,11 +173,7 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
     """What a ``TrainerConfig`` of XTuner 1 sets, by dotted names, and its line.
 
     An object is told by its class and by what it is given.
-
-    Raises
-    ------
-    LaunchError
-        It trains on answers that it generates.
+    Raises LaunchError if it trains on answers that it generates.
     """
     for call in calls:
         if call.ends(*_OF_ANSWERS):

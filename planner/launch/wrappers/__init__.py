@@ -14,10 +14,7 @@ from planner.launch.target import Draft, File, Job, Target
 def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
     """What makes the files that start a draft.
 
-    Raises
-    ------
-    LaunchError
-        There is none of that name, or no longer.
+    Raises LaunchError if there is none of that name, or no longer.
     """
     if name not in WRAPPERS:
         known = ", ".join(WRAPPERS)
