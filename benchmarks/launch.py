@@ -15,7 +15,7 @@ from pathlib import Path
 
 import planner
 from planner.decide.improve import best_changes
-from planner.launch.assumed import judged
+from planner.launch.assumed import evaluate_launch
 from planner.launch.read import read_launch
 from planner.launch.write import launch_of
 
@@ -36,11 +36,11 @@ def median(action: Callable[[], object]) -> float:
 
 def main() -> None:
     question = planner.read_launch(SAMPLE, gpu="h100")
-    plan, found, _ = judged(question)
+    plan, found, _ = evaluate_launch(question)
     searched = median(lambda: planner.search(base=question))
     actions: dict[str, Callable[[], object]] = {
         "read the file": lambda: read_launch(SAMPLE, gpu="h100"),
-        "judge it": lambda: judged(question),
+        "judge it": lambda: evaluate_launch(question),
         "find its best change": lambda: best_changes(plan, found),
         "write launch files": lambda: launch_of(question, "megatron-lm", "slurm"),
     }

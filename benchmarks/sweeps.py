@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from planner.sweeps.parts import Part, run_part
+from planner.sweeps.parts import ScenarioBatch, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Done, Run, in_this_process, on_cores, run_sweep
@@ -87,7 +87,7 @@ def compare(scenarios: int) -> None:
     print(f"Dask against two processes  {best['two Dask workers'] / best['two processes']:.2f}")
 
 
-def copied(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+def copied(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
     """As if every part were like the first, but for what its plans cost and how long they take."""
     lines: list[dict[str, Any]] = []
     for part in parts:

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from planner.base.distribution import warn_of_others
+from planner.base.distribution import warn_of_conflicts
 from planner.base.interrupts import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
@@ -30,7 +30,7 @@ def main() -> None:
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     _stand_in_for_closed()
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
-    warn_of_others()
+    warn_of_conflicts()
     code = run(sys.argv[1:])
     # Python flushes once more at exit, and would complain about what was told already.
     _silence_broken()

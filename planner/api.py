@@ -10,34 +10,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from planner.base.processes import num_cores
-from planner.decide.explaining.against import changed_request
-from planner.decide.explaining.largest import Largest, Methods, methods_of_layouts
+from planner.decide.explaining.against import replace_answers
+from planner.decide.explaining.largest import LargestFit, Methods, methods_of_layouts
 from planner.decide.explaining.largest import largest_batch as _largest_batch
 from planner.decide.explaining.largest import largest_length as _largest_length
-from planner.decide.explaining.operators import operator_times, read_question
+from planner.decide.explaining.operators import read_question, time_operators
 from planner.decide.predictor import Predictor
 from planner.decide.sizing.by_length import pools_by_length, read_pools
 from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.load import load_of, read_load
 from planner.decide.sizing.scaling import read_startup
-from planner.decide.sizing.services import Service, read_services, read_stock, share
-from planner.decide.sizing.size import contracts_given, size_all, without_contract
+from planner.decide.sizing.services import Service, read_services, read_stock, share_gpus
+from planner.decide.sizing.size import parse_contracts, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
 from planner.launch.assumed import LaunchFile
-from planner.launch.write import Launch, for_target, launch_of, save_launch
+from planner.launch.write import WrittenLaunch, for_target, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import shown, whole
+from planner.question.inputs import format_input, parse_int
 from planner.question.request import Request
 from planner.show.answers import (
-    Answer,
-    Compared,
-    Estimated,
-    Explained,
-    Operators,
-    Pooled,
-    Shared,
-    Sized,
-    planned,
+    CompareAnswer,
+    EstimateAnswer,
+    ExplainAnswer,
+    OperatorsAnswer,
+    PoolsAnswer,
+    SearchAnswer,
+    ServicesAnswer,
+    SizeAnswer,
+    evaluate_request,
     recommended_of,
 )
 from planner.show.views.comparison import compared_plans, has_question, things_of
@@ -48,9 +48,15 @@ from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.run import on_cores, run_sweep
 from planner.sweeps.store import Sweep
 from planner.workloads.base import Evaluation
-from planner.workloads.given import make_request, question_of, read_burst, read_driver, read_request
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.given import (
+    make_request,
+    read_burst,
+    read_driver,
+    read_request,
+    search_request,
+)
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 if TYPE_CHECKING:
     from planner.validation.logs.compare import Comparison
@@ -66,7 +72,7 @@ def search(
     sink: Sink | None = None,
     base: Request | None = None,
     **request: object,
-) -> Answer:
+) -> SearchAnswer:
     """The Pareto front of a search space, with the recommended plan.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, of another
@@ -91,25 +97,27 @@ def search(
     320
     """
     how = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
-    question = None if base is None else question_of(read_request(base))
+    question = None if base is None else search_request(read_request(base))
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):
-            raise SearchSpaceError(f"{name} is a function, not {shown(function)}.")
+            raise SearchSpaceError(f"{name} is a function, not {format_input(function)}.")
     if how.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         result = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return Answer.showing(result, asked=plan)
+        return SearchAnswer.from_result(result, asked=plan)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     plan = make_plan(make_request(request, base=question))
     from planner.optimize.optuna_search import optuna_search
 
-    return Answer.showing(optuna_search(plan.problem, progress=progress, **how), asked=plan)
+    return SearchAnswer.from_result(
+        optuna_search(plan.problem, progress=progress, **how), asked=plan
+    )
 
 
 def estimate(
     *, burst: int | None = None, base: Request | None = None, **request: object
-) -> Estimated:
+) -> EstimateAnswer:
     """The prediction for one configuration: ``settings`` has one value per parameter.
 
     Parameters that are not set keep their defaults, not those of a space. ``inference`` is one
@@ -127,8 +135,8 @@ def estimate(
     """
     asked = make_request(request, base=None if base is None else read_request(base))
     number = read_burst(asked.workload, burst)
-    plan = one_configuration(asked, number)
-    return Estimated.showing(evaluated(plan, number), plan=plan)
+    plan = make_single_plan(asked, number)
+    return EstimateAnswer.from_result(evaluate(plan, number), plan=plan)
 
 
 def predictor(*, base: Request | None = None, **request: object) -> Predictor:
@@ -159,7 +167,7 @@ def size(
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
-) -> Sized:
+) -> SizeAnswer:
     """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
@@ -189,7 +197,7 @@ def size(
     >>> sizes.best.fewest.num_gpus
     128
     """
-    contracts = contracts_given(contract)
+    contracts = parse_contracts(contract)
     read = without_contract(make_request({**request, "contract": contract}))
     asked, day = load_of(read, load, startup_time)
     sizes = size_all(
@@ -201,7 +209,7 @@ def size(
         progress=progress,
         workers=workers,
     )
-    return Sized.showing(sizes)
+    return SizeAnswer.from_result(sizes)
 
 
 def size_services(
@@ -213,7 +221,7 @@ def size_services(
     progress: Progress | None = None,
     workers: int = 1,
     **common: object,
-) -> Shared:
+) -> ServicesAnswer:
     """Several services on GPUs that they share, so that all together cost least a day.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; a line for
@@ -240,11 +248,11 @@ def size_services(
     4
     """
     found, own = read_services(services, {**common, "contract": contract})
-    return Shared.showing(
-        share(
+    return ServicesAnswer.from_result(
+        share_gpus(
             found,
             own if stock is None else read_stock(stock),
-            contracts_given(contract),
+            parse_contracts(contract),
             startup=read_startup(startup_time or 0),
             progress=progress,
             workers=workers,
@@ -262,7 +270,7 @@ def size_pools(
     progress: Progress | None = None,
     workers: int = 1,
     **request: object,
-) -> Pooled:
+) -> PoolsAnswer:
     """A service in pools by the length of its prompts, beside one pool of all.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
@@ -290,13 +298,13 @@ def size_pools(
             load=day,
         ),
         read_pools(pools),
-        contracts_given(contract),
+        parse_contracts(contract),
         stock=None if stock is None else read_stock(stock),
         startup=read_startup(startup_time or 0),
         progress=progress,
         workers=workers,
     )
-    return Pooled.showing(found)
+    return PoolsAnswer.from_result(found)
 
 
 def sweep(
@@ -331,7 +339,7 @@ def sweep(
     else:
         asked = read_plan(os.fspath(plan), folder)
     if dask is None:
-        run = on_cores(num_cores() if workers is None else whole(workers, "workers", 1))
+        run = on_cores(num_cores() if workers is None else parse_int(workers, "workers", 1))
     else:
         from planner.sweeps.dask_workers import on_dask
 
@@ -342,7 +350,7 @@ def sweep(
 
 def operators(
     operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: object
-) -> Operators:
+) -> OperatorsAnswer:
     """How long one kernel, collective or copy takes, and what bounds it.
 
     Raises SpecError or SearchSpaceError if something is unknown, missing, or of no use to the
@@ -367,7 +375,7 @@ def operators(
     """
     question = read_question(operator, asked)
     catalogue = Catalogue(None if specs is None else Path(specs))
-    return Operators.showing(operator_times(question, catalogue))
+    return OperatorsAnswer.from_result(time_operators(question, catalogue))
 
 
 def write_launch(
@@ -377,7 +385,7 @@ def write_launch(
     plan: str | os.PathLike[str] | None = None,
     wrapper: str = "script",
     **request: object,
-) -> Launch:
+) -> WrittenLaunch:
     """The files that start a plan with a tool: the plan of a file, or what a search recommends.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
@@ -392,7 +400,7 @@ def write_launch(
     wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
     request : those of `search`; without a framework or engine those of the target are tried
     """
-    base = None if plan is None else PinnedPlan.read(Path(plan)).request()
+    base = None if plan is None else SavedPlan.read(Path(plan)).request()
     asked = make_request(request, base=base)
     if base is None:
         asked = recommended_of(for_target(asked, target)).request()
@@ -420,7 +428,7 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     """
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     workload = answers.get("workload")
-    file = LaunchFile(path=Path(path), asked=answers, specs=specs, workload=workload)
+    file = LaunchFile(path=Path(path), answers=answers, specs=specs, workload=workload)
     found = file.question()
     return make_request(answers, base=found.request)
 
@@ -452,9 +460,9 @@ def validate_log(
     """
     from planner.logs.formats import read_log
     from planner.validation.logs.compare import compare
-    from planner.validation.logs.planned import Planned
+    from planner.validation.logs.planned import PredictedRun
 
-    planned = Planned.read(Path(plan), None if specs is None else Path(specs))
+    planned = PredictedRun.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)
 
 
@@ -466,7 +474,7 @@ def explain(
     burst: int | None = None,
     base: Request | None = None,
     **request: object,
-) -> Explained:
+) -> ExplainAnswer:
     """Why a plan takes its time and memory, and what would change them.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
@@ -493,13 +501,13 @@ def explain(
         asked = recommended_of(asked).request()
     number = read_burst(asked.workload, burst)
     if isinstance(against, Mapping):
-        against = changed_request(asked, against)
+        against = replace_answers(asked, against)
     elif against is not None and not isinstance(against, Request):
         against = request_in(Path(against), None, {}, beside=asked)
-    return Explained.showing(explained_plan(asked, number, against))
+    return ExplainAnswer.from_result(explained_plan(asked, number, against))
 
 
-def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
+def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
     """Plans side by side: where they differ, which is better, what is tied.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or of
@@ -523,7 +531,7 @@ def compare(*things: str | os.PathLike[str], **request: object) -> Compared:
         raise SearchSpaceError(
             f"Give a question, such as a model, to compare {' and '.join(texts)}."
         )
-    return Compared.showing(compared_plans(named, request, request_in))
+    return CompareAnswer.from_result(compared_plans(named, request, request_in))
 
 
 def max_batch(
@@ -532,7 +540,7 @@ def max_batch(
     row: int | None = None,
     base: Request | None = None,
     **request: object,
-) -> Largest:
+) -> LargestFit:
     """The largest micro-batch, or the most concurrent requests, within memory and limits.
 
     Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `explain` raises them; a
@@ -584,7 +592,7 @@ def max_length(
     base: Request | None = None,
     length: str | None = None,
     **request: object,
-) -> Largest:
+) -> LargestFit:
     """The longest sequence, prompt or answer that fits and keeps the limits.
 
     Raises SpecError, SearchSpaceError, InfeasibleError or LaunchError as `max_batch` raises them.
@@ -609,7 +617,7 @@ def _one_plan(
     if plan is not None:
         base = pinned_in(Path(plan), row).request()
     asked = make_request(request, base=base)
-    return planned(asked, is_open=base is None and not asked.settings)
+    return evaluate_request(asked, is_open=base is None and not asked.settings)
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:

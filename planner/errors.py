@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_MOST_MEANT = 3
+_MAX_SUGGESTIONS = 3
 # A shorter part is in many words by chance.
 _SHORTEST_PART = 4
 
@@ -99,7 +99,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     known, text = sorted(choices), word.lower()
-    close = get_close_matches(text, known, n=_MOST_MEANT, cutoff=0.6)
+    close = get_close_matches(text, known, n=_MAX_SUGGESTIONS, cutoff=0.6)
     if not close and len(text) >= _SHORTEST_PART:
-        close = [choice for choice in known if text in choice][:_MOST_MEANT]
+        close = [choice for choice in known if text in choice][:_MAX_SUGGESTIONS]
     return f" Did you mean {' or '.join(close)}?" if close else ""

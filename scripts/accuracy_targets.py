@@ -22,7 +22,7 @@ from statistics import fmean, median
 from target_sets import SETS, scaling_gaps
 
 from planner.confidence.software import read_table
-from planner.validation.compare import Compared, Row, group_errors, memory_verdicts
+from planner.validation.compare import ComparedQuantity, ComparedRun, group_errors, memory_verdicts
 
 _FOLDER = Path(__file__).parent / "published"
 _TABLES = ("training", "static", "serving")
@@ -52,12 +52,12 @@ class Reached:
         return self.reached <= self.target
 
 
-def reached(tables: Sequence[Sequence[Row]]) -> list[Reached]:
+def reached(tables: Sequence[Sequence[ComparedRun]]) -> list[Reached]:
     """Every figure; the tables stand in the order of `make_accuracy.shipped_rows`."""
     return [reached_of(wanted, tables) for wanted in read_table("accuracy_targets.csv", _FOLDER)]
 
 
-def reached_of(wanted: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> Reached:
+def reached_of(wanted: Mapping[str, str], tables: Sequence[Sequence[ComparedRun]]) -> Reached:
     """The figure of a row of such a table."""
     if wanted["table"] in SETS:
         return _of_set(wanted)
@@ -93,7 +93,7 @@ def _of_set(wanted: Mapping[str, str]) -> Reached:
     )
 
 
-def _belongs(wanted: Mapping[str, str], row: Row) -> bool:
+def _belongs(wanted: Mapping[str, str], row: ComparedRun) -> bool:
     if row.prediction.impossible or (row.noisy and wanted["figure"] not in _OF_MEMORY):
         return False
     patterns = ((name, wanted[name]) for name in ("source", "workload", "mode") if wanted[name])
@@ -116,46 +116,46 @@ def _conditions(wanted: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield name, pattern
 
 
-def _of_errors(name: str) -> Callable[[Sequence[Row], Compared], tuple[int, float]]:
-    def figure(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+def _of_errors(name: str) -> Callable[[Sequence[ComparedRun], ComparedQuantity], tuple[int, float]]:
+    def figure(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> tuple[int, float]:
         found = group_errors("", list(_measured(rows, compared)), compared)
         return found.predicted, getattr(found, name)
 
     return figure
 
 
-def _answered(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+def _answered(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> tuple[int, float]:
     found = group_errors("", list(_measured(rows, compared)), compared)
     return found.rows, found.predicted / found.rows if found.rows else math.nan
 
 
-def _refused(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
+def _refused(rows: Sequence[ComparedRun], _: ComparedQuantity) -> tuple[int, float]:
     found = memory_verdicts(rows)
-    return found.ran, found.said_to_run_out / found.ran if found.ran else math.nan
+    return found.ran, found.predicted_out_of_memory / found.ran if found.ran else math.nan
 
 
-def _said_to_fit(rows: Sequence[Row], _: Compared) -> tuple[int, float]:
+def _said_to_fit(rows: Sequence[ComparedRun], _: ComparedQuantity) -> tuple[int, float]:
     found = memory_verdicts(rows)
-    return found.ran_out, found.said_to_fit / found.ran_out if found.ran_out else math.nan
+    return found.ran_out, found.predicted_fit / found.ran_out if found.ran_out else math.nan
 
 
-def _width(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+def _width(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> tuple[int, float]:
     """Median of the upper over the lower end of intervals, less 1, of what was measured."""
     names = [(row, row.first_measured(compared.names) or "") for row in rows]
     found = [row.ranges[name] for row, name in names if name in row.ranges]
     return len(found), median(one.high / one.low for one in found) - 1 if found else math.nan
 
 
-def _gap(rows: Sequence[Row], compared: Compared) -> tuple[int, float]:
+def _gap(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> tuple[int, float]:
     found = scaling_gaps(rows, compared)
     return len(found), fmean(found) if found else math.nan
 
 
-def _measured(rows: Sequence[Row], compared: Compared) -> Iterator[Row]:
+def _measured(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Iterator[ComparedRun]:
     return (row for row in rows if row.first_measured(compared.names) is not None)
 
 
-_FIGURES: Mapping[str, Callable[[Sequence[Row], Compared], tuple[int, float]]] = {
+_FIGURES: Mapping[str, Callable[[Sequence[ComparedRun], ComparedQuantity], tuple[int, float]]] = {
     "mean": _of_errors("mape"),
     "median": _of_errors("median"),
     "regret": _of_errors("regret"),

@@ -16,7 +16,7 @@ import numpy as np
 from fit_profiles import STEPS, Step, calibration_runs, fitted, rows_of
 
 from planner.base.arrays import FloatArray
-from planner.validation.calibration import Measured, Parameter, log_ratios
+from planner.validation.calibration import MeasuredQuantity, Parameter, log_ratios
 
 FOLDS = 5
 
@@ -43,7 +43,7 @@ def main() -> None:
         silicon |= {p: v for p, v in values.items() if p.is_of_silicon}
 
 
-def folds_of(step: Step, rows: Sequence[Measured]) -> list[str]:
+def folds_of(step: Step, rows: Sequence[MeasuredQuantity]) -> list[str]:
     """The fold of each row of a step: its publisher, or one of five groups of model shapes."""
     lines = {row.line for row in rows}
     runs = [run for run in calibration_runs(step) if run.line in lines]
@@ -58,7 +58,9 @@ def _publisher(source: str) -> str:
     return re.split(r"[\s/]", source)[0]
 
 
-def _left_out(step: Step, rows: Sequence[Measured], names: list[str], fold: str) -> FloatArray:
+def _left_out(
+    step: Step, rows: Sequence[MeasuredQuantity], names: list[str], fold: str
+) -> FloatArray:
     mine = [row for row, name in zip(rows, names, strict=True) if name == fold]
     others = [row for row, name in zip(rows, names, strict=True) if name != fold]
     return log_ratios(mine, fitted(step, others))[int(step.memory)]

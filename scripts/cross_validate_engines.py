@@ -21,7 +21,7 @@ from cross_validate import FOLDS
 from fit_engines import STEPS, EngineStep, fitted, measurements, profiles_with_runs
 
 from planner.base.arrays import FloatArray
-from planner.validation.calibration import Measured, log_ratios, thinned
+from planner.validation.calibration import MeasuredQuantity, log_ratios, thinned
 from planner.validation.inference.cases import Mode
 
 _NEARLY_ALL = 0.9
@@ -57,7 +57,7 @@ def main() -> None:
             _print("all", totals[total])
 
 
-def _totals(profile: str, row: Measured) -> Iterable[str]:
+def _totals(profile: str, row: MeasuredQuantity) -> Iterable[str]:
     if row.publisher == COLLECTION:
         yield "serving"
     if row.case.mode is Mode.STATIC:
@@ -76,7 +76,7 @@ def _print(profile: str, errors: Sequence[Error]) -> None:
             )
 
 
-def _left_out(step: EngineStep, asked: Sequence[Measured]) -> FloatArray:
+def _left_out(step: EngineStep, asked: Sequence[MeasuredQuantity]) -> FloatArray:
     """Absolute errors on ``asked``, each by a fit to calibration rows of other folds.
 
     NaN where there are none.
@@ -92,14 +92,16 @@ def _left_out(step: EngineStep, asked: Sequence[Measured]) -> FloatArray:
     return errors
 
 
-def folds(known: Sequence[Measured], asked: Sequence[Measured]) -> Callable[[Measured], str]:
+def folds(
+    known: Sequence[MeasuredQuantity], asked: Sequence[MeasuredQuantity]
+) -> Callable[[MeasuredQuantity], str]:
     """What names the fold of a row: its publisher, or one of five groups of models."""
     publishers = Counter(row.publisher for row in known)
     is_alone = max(publishers.values()) >= _NEARLY_ALL * len(known)
     seen = sorted({row.case.model.name for row in known})
     models = [*seen, *sorted({row.case.model.name for row in asked} - set(seen))]
 
-    def name(row: Measured) -> str:
+    def name(row: MeasuredQuantity) -> str:
         if is_alone or row.publisher == COLLECTION:
             return str(models.index(row.case.model.name) % FOLDS)
         return row.publisher
@@ -107,7 +109,9 @@ def folds(known: Sequence[Measured], asked: Sequence[Measured]) -> Callable[[Mea
     return name
 
 
-def _errors(step: EngineStep, known: Sequence[Measured], asked: Sequence[Measured]) -> FloatArray:
+def _errors(
+    step: EngineStep, known: Sequence[MeasuredQuantity], asked: Sequence[MeasuredQuantity]
+) -> FloatArray:
     """Absolute errors of time on ``asked``, as fractions: fitted to ``known``, else as shipped."""
     values = fitted(step, thinned(known, step.most_settings)) if known else {}
     return np.abs(np.expm1(log_ratios(asked, values)[0]))

@@ -22,7 +22,13 @@ import numpy as np
 from fit_profiles import fit_key, holders, write
 
 import planner
-from planner.validation.calibration import Measured, Parameter, log_ratios, measured_runs, thinned
+from planner.validation.calibration import (
+    MeasuredQuantity,
+    Parameter,
+    log_ratios,
+    measured_runs,
+    thinned,
+)
 from planner.validation.fit import best_point
 from planner.validation.inference.cases import InferenceCase, inference_case
 from planner.validation.library import Library, NotPredicted
@@ -157,7 +163,7 @@ def main() -> None:
 
 def measurements(
     step: EngineStep, calibrating: bool = True, disaggregated: bool = False
-) -> list[Measured]:
+) -> list[MeasuredQuantity]:
     """What the runs of an engine measured: those marked for calibration, or all."""
     runs = _runs(calibrating)
     return measured_runs(runs, _library(), step.profile, everything=disaggregated)[1]
@@ -174,7 +180,7 @@ def _cases() -> Iterator[InferenceCase]:
             yield inference_case(run, _library())
 
 
-def fitted(step: EngineStep, rows: Sequence[Measured]) -> dict[Parameter, float]:
+def fitted(step: EngineStep, rows: Sequence[MeasuredQuantity]) -> dict[Parameter, float]:
     """The parameters of a step, rounded as they are written."""
     parameters = [_parameter(label, value) for label, value in step.start.items()]
     best, _ = best_point(rows, parameters, MOST_EVALUATIONS)

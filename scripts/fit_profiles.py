@@ -18,7 +18,7 @@ import tomlkit
 import planner
 from planner.base.units import GIB
 from planner.validation.calibration import (
-    Measured,
+    MeasuredQuantity,
     Parameter,
     measured_runs,
     table_of,
@@ -166,7 +166,7 @@ def calibration_runs(step: Step) -> list[Run]:
     ]
 
 
-def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
+def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[MeasuredQuantity]:
     """The same as cases, on the silicon fitted before, in the same order."""
     runs = replace(read_runs(), rows=tuple(calibration_runs(step)))
     _, rows = measured_runs(runs, Library(), step.profile)
@@ -175,7 +175,7 @@ def rows_of(step: Step, silicon: Mapping[Parameter, float]) -> list[Measured]:
     return [replace(row, case=case) for row, case in zip(mine, cases, strict=True)]
 
 
-def fitted(step: Step, rows: Sequence[Measured]) -> dict[Parameter, float]:
+def fitted(step: Step, rows: Sequence[MeasuredQuantity]) -> dict[Parameter, float]:
     """The parameters of a step, rounded as they are written."""
     parameters = []
     for label, shipped in step.start.items():

@@ -21,13 +21,13 @@ from accuracy_targets import reached
 from spec_pages import plain, table
 
 import planner
-from planner.base.text import count, significant
+from planner.base.text import format_count, format_significant
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
 from planner.validation.compare import (
-    Compared,
+    ComparedQuantity,
+    ComparedRun,
     Errors,
-    Row,
     group_errors,
     joined,
     memory_verdicts,
@@ -75,7 +75,7 @@ runs that ship with the package. [Accuracy](accuracy.md) says what to make of th
 
 `python scripts/make_pictures.py predicted` draws it again."""
 _COLUMNS = ("runs", "predicted", "mean", "median", "bias", "within", "score")
-_GROUPS: Mapping[str, Callable[[Row], str | None]] = {
+_GROUPS: Mapping[str, Callable[[ComparedRun], str | None]] = {
     "software": lambda row: row.software,
     "GPU": lambda row: case.gpu.name if (case := row.prediction.case) else None,
     "model": lambda row: case.model.name if (case := row.prediction.case) else None,
@@ -84,7 +84,7 @@ _GROUPS: Mapping[str, Callable[[Row], str | None]] = {
 }
 
 
-def accuracy_tables(tables: Iterable[Sequence[Row]]) -> str:
+def accuracy_tables(tables: Iterable[Sequence[ComparedRun]]) -> str:
     """The text of the file, from the rows of each shipped table."""
     tables = [*tables]
     parts = [_HEAD, *_targets(tables)]
@@ -96,7 +96,7 @@ def accuracy_tables(tables: Iterable[Sequence[Row]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
+def _targets(tables: Sequence[Sequence[ComparedRun]]) -> Iterator[str]:
     """What is aimed at for sets of runs, and what is reached."""
     yield "## Targets"
     yield (
@@ -106,7 +106,7 @@ def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
     )
     lines = (
         (
-            *(plain(one.name), one.figure, count(one.rows), _percent(one.reached)),
+            *(plain(one.name), one.figure, format_count(one.rows), _percent(one.reached)),
             *(_percent(one.unfitted), _percent(one.target), "yes" if one.is_met else "no"),
         )
         for one in reached(tables)
@@ -115,7 +115,7 @@ def _targets(tables: Sequence[Sequence[Row]]) -> Iterator[str]:
 
 
 @cache
-def shipped_rows() -> list[Sequence[Row]]:
+def shipped_rows() -> list[Sequence[ComparedRun]]:
     """The rows of every shipped table with their predictions."""
     library = Library(catalogue=Catalogue(None))
     tables = [read_runs(path) for path in (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL)]
@@ -150,7 +150,7 @@ def with_known_runs(text: str) -> str:
     return _NAMED.sub(made, text)
 
 
-def _rows_of(names: Collection[str]) -> Iterator[Row]:
+def _rows_of(names: Collection[str]) -> Iterator[ComparedRun]:
     """The shipped runs of these names with their predictions."""
     library = Library(catalogue=Catalogue(None))
     for path in (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL):
@@ -159,21 +159,21 @@ def _rows_of(names: Collection[str]) -> Iterator[Row]:
         yield from joined(runs, predict(runs, library))
 
 
-def _known_cells(row: Row) -> tuple[str, str, str]:
+def _known_cells(row: ComparedRun) -> tuple[str, str, str]:
     compared = next(one for one in row.kind.compared if row.first_measured(one.names))
     name = str(row.first_measured(compared.names))
     scale, unit = _UNITS[name]
     of_it = row.ranges[name]
-    value, *ends = (significant(scale * one) for one in (of_it.value, of_it.low, of_it.high))
+    value, *ends = (format_significant(scale * one) for one in (of_it.value, of_it.low, of_it.high))
     error = f"{100 * (of_it.value / row.measured[name] - 1):+.0f} %"
     return (
-        f"{significant(scale * row.measured[name])} {unit}",
+        f"{format_significant(scale * row.measured[name])} {unit}",
         f"{value} ({' to '.join(ends)})",
         error,
     )
 
 
-def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[str]:
+def _section(title: str, compared: ComparedQuantity, rows: Sequence[ComparedRun]) -> Iterator[str]:
     measured = (row for row in rows if row.first_measured(compared.names) is not None)
     known = [row for row in measured if row.counts(compared)]
     every = group_errors("all", known, compared)
@@ -187,10 +187,12 @@ def _section(title: str, compared: Compared, rows: Sequence[Row]) -> Iterator[st
 
 
 def _groups(
-    rows: Sequence[Row], compared: Compared, group: Callable[[Row], str | None]
+    rows: Sequence[ComparedRun],
+    compared: ComparedQuantity,
+    group: Callable[[ComparedRun], str | None],
 ) -> list[Errors]:
     """Errors of the groups that have enough runs, the largest first."""
-    members: defaultdict[str, list[Row]] = defaultdict(list)
+    members: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if (name := group(row)) is not None:
             members[name].append(row)
@@ -199,23 +201,26 @@ def _groups(
     return sorted(enough, key=lambda one: (-one.predicted, one.name))
 
 
-def _verdicts(title: str, rows: Sequence[Row]) -> Iterator[str]:
+def _verdicts(title: str, rows: Sequence[ComparedRun]) -> Iterator[str]:
     found = memory_verdicts(rows)
     if not found.ran_out:
         return
     yield f"### {title}: out of memory"
     cells = (
-        ("ran out, said to fit", found.ran_out, found.said_to_fit),
-        ("ran, said to run out", found.ran, found.said_to_run_out),
+        ("ran out, said to fit", found.ran_out, found.predicted_fit),
+        ("ran, said to run out", found.ran, found.predicted_out_of_memory),
     )
-    lines = ((name, count(n), count(wrong), _percent(wrong / n)) for name, n, wrong in cells)
+    lines = (
+        (name, format_count(n), format_count(wrong), _percent(wrong / n))
+        for name, n, wrong in cells
+    )
     yield table(("", "runs", "wrong", "share"), lines)
 
 
 def _cells(found: Errors) -> Iterator[str]:
     yield plain(found.name)
-    yield count(found.rows)
-    yield count(found.predicted)
+    yield format_count(found.rows)
+    yield format_count(found.predicted)
     yield _percent(found.mape)
     yield _percent(found.median)
     yield _percent(found.bias, sign="+")

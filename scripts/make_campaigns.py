@@ -22,7 +22,7 @@ from statistics import median
 from pooling import student
 
 import planner
-from planner.base.cells import number
+from planner.base.cells import number_or_nan
 from planner.confidence.intervals import SUREST
 
 ROOT = Path(__file__).parents[1]
@@ -114,7 +114,7 @@ def _predicted(row: dict[str, str]) -> Campaign:
         publisher=row["publisher"],
         setup=f"{count:,} x {row['gpu']}, {best.row['framework']}, {row['precision']}",
         published=float(row["gpu_hours"]),
-        predicted=number(best.row["campaign_gpu_hours"]),
+        predicted=number_or_nan(best.row["campaign_gpu_hours"]),
         step_ends=sure.factors["step_time"],
         basis=sure.basis,
         runs=sure.runs,

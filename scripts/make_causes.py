@@ -22,9 +22,9 @@ from make_accuracy import shipped_rows
 from spec_pages import table
 
 import planner
-from planner.base.text import count
+from planner.base.text import format_count
 from planner.confidence.software import read_table
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "causes.md"
@@ -55,7 +55,7 @@ def causes() -> list[Mapping[str, str]]:
     return [*read_table("causes.csv", Path(__file__).parent / "published")]
 
 
-def page(tables: Sequence[Sequence[Row]]) -> str:
+def page(tables: Sequence[Sequence[ComparedRun]]) -> str:
     """The text of the page, from the rows of each shipped table."""
     parts = [_HEAD]
     for field, rows in groupby(causes(), key=lambda row: row["field"]):
@@ -67,12 +67,12 @@ def page(tables: Sequence[Sequence[Row]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _cells(row: Mapping[str, str], tables: Sequence[Sequence[Row]]) -> tuple[str, ...]:
+def _cells(row: Mapping[str, str], tables: Sequence[Sequence[ComparedRun]]) -> tuple[str, ...]:
     if not row["table"]:
         held = f"{row['now']} (`{row['test']}`)"
         return row["cause"], row["runs"], row["before"], row["after"], held
     found = reached_of({"set": "", "target": "nan", "rated": "", **row}, tables)
-    runs = f"{row['runs']}{_WORDS.get(row['figure'], '')} ({count(found.rows)})"
+    runs = f"{row['runs']}{_WORDS.get(row['figure'], '')} ({format_count(found.rows)})"
     return row["cause"], runs, _percent(float(row["before"])), _percent(found.reached), row["now"]
 
 

@@ -18,9 +18,9 @@ from memory_fits import Ending, endings, fits, judged, logged_endings
 from residuals import Cell, Held, cells, held_when_left_out, layout_factors, residuals, widening
 
 import planner.confidence
-from planner.confidence.intervals import LEVEL, WORK, Tables
+from planner.confidence.intervals import LEVEL, WORK, ErrorTables
 from planner.confidence.software import read_table
-from planner.validation.compare import Row, joined, predict
+from planner.validation.compare import ComparedRun, joined, predict
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 FOLDER = Path(planner.confidence.__file__).parent
@@ -38,7 +38,7 @@ def main() -> None:
         _make(rows)
 
 
-def _make(rows: Sequence[Row]) -> None:
+def _make(rows: Sequence[ComparedRun]) -> None:
     kind, found = rows[0].kind, residuals(rows)
     made = [_line(cell) for cell in cells(found)]
     header = ("quantity", *kind.tables.keys, "level", "low", "high", "rows", "basis")
@@ -54,7 +54,7 @@ def _make(rows: Sequence[Row]) -> None:
         _print_held(compared.interval, held_when_left_out(found, compared.interval))
 
 
-def _make_fits(tables: Tables, found: Sequence[Ending], usual: float | None) -> float:
+def _make_fits(tables: ErrorTables, found: Sequence[Ending], usual: float | None) -> float:
     """The errors that say how surely a plan fits, and how surely it must where nobody says.
 
     That is ``usual`` where too few ran out to tell.
@@ -85,7 +85,7 @@ def _line(cell: Cell) -> tuple[object, ...]:
     return (cell.quantity, *cell.keys, LEVEL, *ends, cell.rows, "publishers")
 
 
-def _layouts(rows: Sequence[Row]) -> Iterator[tuple[object, ...]]:
+def _layouts(rows: Sequence[ComparedRun]) -> Iterator[tuple[object, ...]]:
     for keys, (factor, pairs) in layout_factors(rows).items():
         yield ("layout", *keys, LEVEL, f"{1 / factor:.4f}", f"{factor:.4f}", pairs, "pairs")
 
@@ -108,7 +108,7 @@ def _cover(held: Sequence[Held]) -> str:
     return f"{inside:.1%} of {len(held):,} inside, interval score {score:.3f}"
 
 
-def _calibrated(rows: Iterable[Row]) -> list[tuple[object, ...]]:
+def _calibrated(rows: Iterable[ComparedRun]) -> list[tuple[object, ...]]:
     """The profiles, classes of GPUs and kinds of models whose times are fitted to runs."""
     kinds: Counter[tuple[str, str, str]] = Counter()
     for row in rows:
@@ -118,7 +118,7 @@ def _calibrated(rows: Iterable[Row]) -> list[tuple[object, ...]]:
     return [(*kind, number) for kind, number in sorted(kinds.items())]
 
 
-def _places(rows: Iterable[Row]) -> list[tuple[object, ...]]:
+def _places(rows: Iterable[ComparedRun]) -> list[tuple[object, ...]]:
     """How many runs with a measured time there are of each software on each GPU, by its work."""
     found: Counter[tuple[str, str, int, str, str]] = Counter()
     for row in rows:
@@ -132,7 +132,7 @@ def _places(rows: Iterable[Row]) -> list[tuple[object, ...]]:
     return [(*place, number) for place, number in sorted(found.items())]
 
 
-def _is_timed(row: Row) -> bool:
+def _is_timed(row: ComparedRun) -> bool:
     flagged = (one for one in row.kind.compared if one.calibration == "calibration")
     return any(row.ratio(compared) is not None for compared in flagged)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import planner
 from planner.launch import TARGETS
-from planner.launch.option_table import FLAG, VALUE, OptionTable, Role, Row
-from planner.launch.target import Target
+from planner.launch.option_table import FLAG, VALUE, OptionRole, OptionRow, OptionTable
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import targets
 
 FILE = Path(planner.__file__).parents[1] / "docs" / "launch_options.md"
@@ -32,15 +32,15 @@ that its own does not name."""
 _COLUMNS = ("| parameter | value | option | since | |", "|---|---|---|---|---|")
 _SHARED = OptionTable.load("training").rows
 _WORDS = {
-    Role.IS: "",
-    Role.READS: "read, not written",
-    Role.WITH: "written beside it",
-    Role.ALWAYS: "always written",
-    Role.OMITTED: "where nothing is said",
-    Role.USUAL: "where nothing is said",
-    Role.DERIVED: "worked out by the target",
-    Role.NONE: "cannot be expressed",
-    Role.LEFT: "not of the plan",
+    OptionRole.IS: "",
+    OptionRole.READS: "read, not written",
+    OptionRole.WITH: "written beside it",
+    OptionRole.ALWAYS: "always written",
+    OptionRole.OMITTED: "where nothing is said",
+    OptionRole.USUAL: "where nothing is said",
+    OptionRole.DERIVED: "worked out by the target",
+    OptionRole.NONE: "cannot be expressed",
+    OptionRole.LEFT: "not of the plan",
 }
 
 
@@ -51,7 +51,7 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def section(target: Target) -> str:
+def section(target: LaunchTarget) -> str:
     """The heading and the table of a target."""
     profiles = ", ".join(target.profiles or target.nearest) or "no profile of its own: the plan's"
     is_written = target.name in TARGETS
@@ -67,13 +67,13 @@ def section(target: Target) -> str:
     return "\n".join(lines)
 
 
-def _line(row: Row) -> str:
+def _line(row: OptionRow) -> str:
     words = "; ".join(filter(None, (_WORDS[row.role], row.note)))
     cells = (_code(row.parameter), _code(row.value), _option(row), row.since, words)
     return f"| {' | '.join(_escaped(cell) for cell in cells)} |"
 
 
-def _option(row: Row) -> str:
+def _option(row: OptionRow) -> str:
     if not row.option:
         return ""
     text = "" if row.text == FLAG else row.text.replace(VALUE, "X")

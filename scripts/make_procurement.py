@@ -21,10 +21,10 @@ from spec_pages import table
 import planner
 from planner.__main__ import run
 from planner.base import text
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.sweeps.columns import COST, TIME
 from planner.sweeps.read import read_plan
-from planner.sweeps.screen import headlines, plan_in_short, told_of, where
+from planner.sweeps.screen import format_measure, headlines, plan_in_short, where
 from planner.sweeps.store import Sweep
 from planner.sweeps.summary import Summary, summarize
 
@@ -124,11 +124,11 @@ def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _place(row: Row) -> str:
-    return f"{text.count(number(row['num_gpus']))} x {where(row)}"
+    return f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
 
 
 def _reached(row: Row) -> tuple[str, str]:
-    return told_of(COST, row), told_of(TIME, row, has_ends=False)
+    return format_measure(COST, row), format_measure(TIME, row, has_ends=False)
 
 
 def _run(*words: str) -> None:

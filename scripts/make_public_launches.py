@@ -19,7 +19,7 @@ from typing import Any
 
 import planner
 from planner.errors import PlannerError
-from planner.launch.assumed import LaunchFile, judged
+from planner.launch.assumed import LaunchFile, evaluate_launch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
@@ -127,8 +127,8 @@ def outcome(case: Case) -> Outcome:
     }
     try:
         answers = {**dict.fromkeys(asked, MODEL), **case.given}
-        question = LaunchFile(path=case.path, asked=answers).question()
-        _, found, _ = judged(question.request)
+        question = LaunchFile(path=case.path, answers=answers).question()
+        _, found, _ = evaluate_launch(question.request)
     except PlannerError as error:
         return Outcome(refusal=_first_sentence(error, case), **told)
     assumed = tuple(question.imported.assumed)

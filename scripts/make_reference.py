@@ -220,7 +220,7 @@ def _limits(terms: Iterable[Term]) -> str:
             _code(term.option_name),
             _of(term),
             f"at {'most' if term.sign > 0 else 'least'}, {_values(term)}",
-            text.limit(float(term.default), term.type) if term.default else "",
+            text.format_limit(float(term.default), term.type) if term.default else "",
             term.description,
         )
         for term in terms

@@ -16,8 +16,8 @@ import numpy as np
 
 import planner
 from planner.base.arrays import first
-from planner.base.text import duration
-from planner.decide.replayed import Replayed, replayed
+from planner.base.text import format_duration
+from planner.decide.replayed import ReplayLatencies, replay_trace
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
 from planner.show.theme import axis_label
@@ -51,7 +51,7 @@ _FIRST, _TOKEN = "time_to_first_token", "time_per_output_token"
 
 def compared(
     file: Path, loads: Sequence[float], replicas: int = 1
-) -> Iterator[tuple[float, Replayed]]:
+) -> Iterator[tuple[float, ReplayLatencies]]:
     """The rate [1/s] and what is predicted and seen at shares of what some GPUs carry, each a
     replica."""
     trace = read_trace(file)
@@ -65,7 +65,7 @@ def compared(
         request = make_request({**given, "trace": str(file), "request_rate": rate, "replay": True})
         found = exhaustive_search(make_plan(request).problem).recommended
         assert found is not None
-        yield rate, replayed(found, request)
+        yield rate, replay_trace(found, request)
 
 
 def rows(folder: Path) -> Iterator[str]:
@@ -79,12 +79,12 @@ def rows(folder: Path) -> Iterator[str]:
                 yield _row(name, replicas, load, rate, both)
 
 
-def _row(name: str, replicas: int, load: float, rate: float, both: Replayed) -> str:
+def _row(name: str, replicas: int, load: float, rate: float, both: ReplayLatencies) -> str:
     cells = [name, str(replicas), f"{load:.0%}", f"{rate:.2f}"]
     for quantity in (_FIRST, _TOKEN):
         for part in (None, 0.99):
             predicted, seen = both.predicted[quantity][part], both.seen[quantity][part]
-            cells.append(f"{duration(predicted)} / {duration(seen)}")
+            cells.append(f"{format_duration(predicted)} / {format_duration(seen)}")
     return f"| {' | '.join(cells)} |"
 
 

@@ -20,7 +20,7 @@ from start_logs import logged_errors
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.units import GIB
 from planner.confidence.classes import batching
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 from planner.validation.inference.cases import InferenceCase
 from planner.validation.prediction import MEMORY
 
@@ -80,7 +80,7 @@ class Judged:
     bins: tuple[tuple[float, int, float, float], ...]
 
 
-def endings(rows: Sequence[Row]) -> list[Ending]:
+def endings(rows: Sequence[ComparedRun]) -> list[Ending]:
     """Those of all rows that say whether they ran, or how much memory they needed."""
     return [found for row in rows if (found := _ending(row)) is not None]
 
@@ -147,7 +147,7 @@ def judged(found: Sequence[Ending], confidence: float | None = None) -> Judged:
     )
 
 
-def _ending(row: Row) -> Ending | None:
+def _ending(row: ComparedRun) -> Ending | None:
     prediction, case = row.prediction, row.prediction.case
     measured = row.ratio(next(one for one in row.kind.compared if MEMORY in one.names))
     if case is None or prediction.reason or (row.ran_out is None and measured is None):

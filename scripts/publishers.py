@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 
 from planner.confidence.software import read_table
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 
 _FOLDER = Path(__file__).parent / "published"
 
 
-def publisher(row: Row) -> str:
+def publisher(row: ComparedRun) -> str:
     """The organisation behind the source of a row; the source's own name where none is known."""
     named = row.run.text("publisher") or row.run.text("source")
     return _organisations().get(named, named)

@@ -21,15 +21,15 @@ from planner.confidence.intervals import (
     INFERENCE_TABLES,
     LEVEL,
     TRAINING_TABLES,
-    Tables,
+    ErrorTables,
     quantile,
 )
 from planner.validation.compare import (
     STEP_TIME,
     TOKEN_TIME,
     TRAINING_KIND,
-    Compared,
-    Row,
+    ComparedQuantity,
+    ComparedRun,
     layout_problems,
 )
 from planner.validation.inference.cases import InferenceCase, Mode
@@ -38,7 +38,7 @@ from planner.validation.prediction import Case
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)
 # The kinds of runs by their keys, the widest first.
-_LEVELS: dict[Tables, tuple[tuple[str, ...], ...]] = {
+_LEVELS: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
     TRAINING_TABLES: (
         (),
         ("scale",),
@@ -65,7 +65,7 @@ class Residual:
     """
 
     quantity: str
-    tables: Tables
+    tables: ErrorTables
     keys: Keys
     fold: str
     publisher: str
@@ -97,7 +97,7 @@ class Held:
     score: float
 
 
-def layout_factors(rows: Sequence[Row]) -> dict[Keys, tuple[float, int]]:
+def layout_factors(rows: Sequence[ComparedRun]) -> dict[Keys, tuple[float, int]]:
     """`layout_factor` by the keys of intervals: of all runs and, to serve, by kind of model.
 
     Runs of training are too few to be parted.
@@ -112,12 +112,12 @@ def layout_factors(rows: Sequence[Row]) -> dict[Keys, tuple[float, int]]:
     return found
 
 
-def _kind_of(row: Row) -> str:
+def _kind_of(row: ComparedRun) -> str:
     case = row.prediction.case
     return "" if case is None else "moe" if has_experts(case.model) else "dense"
 
 
-def layout_factor(rows: Sequence[Row]) -> tuple[float, int]:
+def layout_factor(rows: Sequence[ComparedRun]) -> tuple[float, int]:
     """How far two layouts of one problem must be apart to be told apart, and from how many pairs.
 
     The factor that holds, in the share ``LEVEL`` of the pairs, the error of the ratio of
@@ -127,12 +127,12 @@ def layout_factor(rows: Sequence[Row]) -> tuple[float, int]:
     return apart(_training_problems(rows) if training else _serving_problems(rows))
 
 
-def _training_problems(rows: Iterable[Row]) -> Iterator[list[float]]:
+def _training_problems(rows: Iterable[ComparedRun]) -> Iterator[list[float]]:
     for group in layout_problems(rows, STEP_TIME):
         yield [math.log(ratio) for row in group if (ratio := row.ratio(STEP_TIME))]
 
 
-def _serving_problems(rows: Iterable[Row]) -> Iterator[list[float]]:
+def _serving_problems(rows: Iterable[ComparedRun]) -> Iterator[list[float]]:
     """Of requests of the same lengths at the same concurrency on the same engine and GPU."""
     problems: defaultdict[Hashable, dict[Hashable, float]] = defaultdict(dict)
     for row in rows:
@@ -156,7 +156,7 @@ def apart(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
     return float(np.exp(np.asarray(errors)[order][np.searchsorted(share, LEVEL)])), len(errors)
 
 
-def residuals(rows: Sequence[Row]) -> list[Residual]:
+def residuals(rows: Sequence[ComparedRun]) -> list[Residual]:
     """The residuals of what is compared of every row.
 
     Absurd ones are left out, and layouts that cannot be.
@@ -268,7 +268,7 @@ def _part(residual: Residual, names: Sequence[str]) -> Keys:
     return tuple(key if name in names else "" for name, key in given)
 
 
-def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residual:
+def _residual(row: ComparedRun, case: Case, compared: ComparedQuantity, ratio: float) -> Residual:
     source = publisher(row)
     # The models of a publisher of nearly all kinds of serving runs differ as sources do.
     fold = f"{source} {case.model.name}" if source == COLLECTION else source
@@ -286,7 +286,7 @@ def _residual(row: Row, case: Case, compared: Compared, ratio: float) -> Residua
     )
 
 
-def _engine_groups(row: Row, case: Case) -> dict[str, str]:
+def _engine_groups(row: ComparedRun, case: Case) -> dict[str, str]:
     """The release and the architecture that a run of an engine tells of."""
     engine, version = row.run.text("framework"), row.run.text("framework_version")
     release, kinds = release_of(engine, version), "+".join(sorted(architecture_of(case.model)))

@@ -9,7 +9,7 @@ from typing import Any
 from planner.base.enums import (
     Precision,
 )
-from planner.base.text import count
+from planner.base.text import format_count
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.layers.model import count_parameters
 from planner.specs.catalogue import Catalogue
@@ -112,7 +112,7 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
     yield _scaled(parameters.total, GIGA, digits=4)
     yield _scaled(parameters.active, GIGA, digits=4) if model.num_experts else ""
     yield str(model.num_hidden_layers)
-    yield count(model.hidden_size)
+    yield format_count(model.hidden_size)
     yield str(max(attention.num_attention_heads for attention in model.attentions))
     yield str(model.num_experts or "")
     yield plain(model.source)

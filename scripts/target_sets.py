@@ -15,7 +15,7 @@ from make_recipes import layout_of, question_of, recipes
 from start_logs import predicted, start_logs
 
 import planner
-from planner.validation.compare import Compared, Row
+from planner.validation.compare import ComparedQuantity, ComparedRun
 from planner.validation.prediction import RATES
 
 Numbers = list[tuple[float, bool]]
@@ -69,13 +69,13 @@ SETS: Mapping[str, Callable[[], Numbers]] = {
 }
 
 
-def scaling_gaps(rows: Sequence[Row], compared: Compared) -> list[float]:
+def scaling_gaps(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> list[float]:
     """How far predicted weak scaling is from measured: shares of the speed of the fewest GPUs.
 
     A series is one layout with equal work on each GPU, on 64 to 256 GPUs and on four times as
     many and more, 512 at least.
     """
-    series: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
+    series: defaultdict[tuple[object, ...], list[ComparedRun]] = defaultdict(list)
     for row in rows:
         gpus, batch = row.run.number("num_gpus"), row.run.number("global_batch_size")
         if gpus and batch:
@@ -83,7 +83,7 @@ def scaling_gaps(rows: Sequence[Row], compared: Compared) -> list[float]:
     return [gap for each in series.values() for gap in _gaps(each, compared)]
 
 
-def _gaps(rows: Sequence[Row], compared: Compared) -> Iterator[float]:
+def _gaps(rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Iterator[float]:
     of_gpus = {int(row.run.number("num_gpus") or 0): row for row in rows}
     starts = [gpus for gpus in of_gpus if _FROM[0] <= gpus <= _FROM[1]]
     if not starts:
@@ -96,7 +96,7 @@ def _gaps(rows: Sequence[Row], compared: Compared) -> Iterator[float]:
     yield abs(expected / expected_many - measured / measured_many)
 
 
-def _times(row: Row, compared: Compared) -> tuple[str, float, float] | None:
+def _times(row: ComparedRun, compared: ComparedQuantity) -> tuple[str, float, float] | None:
     """The quantity that is compared, and measured and predicted time of a GPU's work by it."""
     name = row.first_measured(compared.names) or ""
     measured, predicted_value = row.measured.get(name), row.ranges.get(name)

@@ -17,7 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from planner.__main__ import _OBJECTS_BETWEEN_COLLECTIONS, run
 from planner.base import processes
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 
 GIVEN_SEED = os.environ.get("PLANNER_SEED")
 SEED = int(GIVEN_SEED or "1")
@@ -134,7 +134,7 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def shipped_tables() -> Sequence[Sequence[Row]]:
+def shipped_tables() -> Sequence[Sequence[ComparedRun]]:
     """The published runs of training, static batches and serving with their predictions."""
     from make_accuracy import shipped_rows
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.decide.advice import remedies, rounded_outward
+from planner.decide.advice import rounded_outward, suggest_feasible
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import constraints
 from planner.question.request import Request
@@ -18,12 +18,12 @@ TIGHT = Request(model="llama-65b", num_gpus=8, space="small", framework="deepspe
 def test_the_budget_is_one_of_configurations():
     plan = make_plan(TIGHT)
     result = exhaustive_search(plan.problem)
-    found = remedies(plan, result)
+    found = suggest_feasible(plan, result)
     assert len(found) > 1
     poor = replace(plan, workload=replace(plan.workload, advice_rows=1))
-    assert remedies(poor, result) == []
+    assert suggest_feasible(poor, result) == []
     some = replace(plan, workload=replace(plan.workload, advice_rows=2 * plan.problem.num_rows))
-    assert len(remedies(some, result)) < len(found)
+    assert len(suggest_feasible(some, result)) < len(found)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_rate_that_is_too_much_asks_for_sizing():
         num_gpus=1, request_rate=1000.0,
     )  # fmt: skip
     plan = make_plan(asked)
-    assert remedies(plan, exhaustive_search(plan.problem))[0] == "leaving out --gpus"
+    assert suggest_feasible(plan, exhaustive_search(plan.problem))[0] == "leaving out --gpus"
     slower = make_plan(replace(asked, request_rate=1.0, model="llama-3.1-405b"))
-    assert "leaving out --gpus" not in remedies(slower, exhaustive_search(slower.problem))
+    assert "leaving out --gpus" not in suggest_feasible(slower, exhaustive_search(slower.problem))
 
 
 def test_what_misses_an_assumed_limit_alone_helps_all_the_same():
@@ -58,4 +58,4 @@ def test_what_misses_an_assumed_limit_alone_helps_all_the_same():
         num_gpus=1, input_tokens=60_000, settings={"quantization": "w16a16", "kv_cache": "bf16"},
     )  # fmt: skip
     plan = make_plan(asked)
-    assert "--set quantization=fp8" in remedies(plan, exhaustive_search(plan.problem))
+    assert "--set quantization=fp8" in suggest_feasible(plan, exhaustive_search(plan.problem))

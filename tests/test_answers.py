@@ -12,7 +12,7 @@ from rows import each
 import planner
 from planner.errors import SearchSpaceError
 from planner.show.answers import notebook
-from planner.show.page import said
+from planner.show.page import make_lines
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "train": {"model": "llama-7b", "num_gpus": (8, 16), "space": "small"},
@@ -138,4 +138,4 @@ def test_what_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_are_no_markup_of_a_page() -> None:
-    assert notebook([said("<b>")]) == "<div><p>&lt;b&gt;</p></div>"
+    assert notebook([make_lines("<b>")]) == "<div><p>&lt;b&gt;</p></div>"

@@ -15,7 +15,7 @@ from planner.optimize.exhaustive import exhaustive_search
 from planner.question.prices import checked_price, price_of_contract
 from planner.specs.catalogue import Catalogue
 from planner.workloads.given import make_request
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import make_plan
 from tests.rows import each
 
@@ -102,7 +102,7 @@ def test_what_a_contract_changes_is_the_same_everywhere(asked: dict[str, Any]) -
     plan = make_plan(make_request(asked))
     result = exhaustive_search(plan.problem)
     assert result.recommended is not None
-    own = PinnedPlan.of(plan, result.recommended.row).request()
+    own = SavedPlan.of(plan, result.recommended.row).request()
     found = contract_levers(plan, result.recommended_row, COSTS[workload])
     moved = {one.other: one for one in found}
     explained = planning.explain(base=own)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from planner.base import distribution
-from planner.base.distribution import others, version_line, warn_of_others
+from planner.base.distribution import conflicting_distributions, version_line, warn_of_conflicts
 from planner.base.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ def site_of(folder: Path, name: str, **files: str) -> Path:
 
 
 def found(site: Path, cache: Path) -> list[str]:
-    return [name for name, _ in others([str(site)], str(cache))]
+    return [name for name, _ in conflicting_distributions([str(site)], str(cache))]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_nothing_kept_and_nothing_there_are_no_faults(tmp_path: Path) -> None:
     site = site_of(tmp_path, "planner-0.5.1")
     folders = [str(tmp_path / "missing"), str(tmp_path / "file"), str(site)]
     cache = str(tmp_path / "file" / "kept")  # cannot be written
-    assert others(folders, cache) == [("planner 0.5.1", str(site))]
+    assert conflicting_distributions(folders, cache) == [("planner 0.5.1", str(site))]
 
 
 def test_a_command_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,10 +116,10 @@ def test_a_command_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         distribution, "read_lines", lambda path: read.append(path) or read_lines(path)
     )
     monkeypatch.setattr(os, "listdir", lambda path: read.append(path) or listdir(path))
-    others([str(site)], cache)
+    conflicting_distributions([str(site)], cache)
     assert len(read) > 3
     del read[:]
-    others([str(site)], cache)
+    conflicting_distributions([str(site)], cache)
     assert read == [cache]
 
 
@@ -150,10 +150,10 @@ def test_a_shell_that_completes_is_told_nothing(
     site = site_of(tmp_path, "planner-0.5.1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [sys.path[0], str(site)])
-    warn_of_others()
+    warn_of_conflicts()
     assert "planner 0.5.1" in capsys.readouterr().err
     monkeypatch.setenv("_PLANNER_COMPLETE", "complete_bash")
-    warn_of_others()
+    warn_of_conflicts()
     assert capsys.readouterr().err == ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.decide.levers import Lever, levers
+from planner.decide.levers import CostLever, cost_levers
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
@@ -30,33 +30,35 @@ SERVE = Request(
 
 
 @pytest.fixture(scope="module")
-def of_training() -> dict[tuple[str, str], Lever]:
+def of_training() -> dict[tuple[str, str], CostLever]:
     return found(TRAIN)
 
 
 @pytest.fixture(scope="module")
-def of_serving() -> dict[tuple[str, str], Lever]:
+def of_serving() -> dict[tuple[str, str], CostLever]:
     return found(SERVE)
 
 
-def found(request: Request) -> dict[tuple[str, str], Lever]:
+def found(request: Request) -> dict[tuple[str, str], CostLever]:
     plan = make_plan(request)
-    return {(one.name, one.other): one for one in levers(plan, exhaustive_search(plan.problem))}
+    return {
+        (one.name, one.other): one for one in cost_levers(plan, exhaustive_search(plan.problem))
+    }
 
 
 def test_a_number_format_that_costs_less_is_told_as_a_search_has_it(
-    of_training: dict[tuple[str, str], Lever],
+    of_training: dict[tuple[str, str], CostLever],
 ) -> None:
     own, fp8 = (
         planner.search(base=TRAIN, precision=name).recommended_row for name in ("bf16", "fp8")
     )
     lever = of_training["precision", "fp8"]
-    assert lever.own == "bf16"
+    assert lever.current == "bf16"
     assert lever.change == pytest.approx(fp8["cost_usd"] / own["cost_usd"] - 1)
     assert lever.change < -0.1
 
 
-def test_contracts_are_levers(of_training: dict[tuple[str, str], Lever]) -> None:
+def test_contracts_are_levers(of_training: dict[tuple[str, str], CostLever]) -> None:
     known = {other for name, other in of_training if name == "contract"}
     assert {"spot", "owned", "reserved-1y"} <= known
     priced = found(Request(**vars(TRAIN) | {"price": 2.0}))
@@ -65,7 +67,7 @@ def test_contracts_are_levers(of_training: dict[tuple[str, str], Lever]) -> None
 
 
 def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate(
-    of_serving: dict[tuple[str, str], Lever],
+    of_serving: dict[tuple[str, str], CostLever],
 ) -> None:
     lever = of_serving["confidence", "0.9"]
     assert lever.change > 0.1
@@ -73,7 +75,7 @@ def test_the_confidence_is_a_lever_of_what_is_served_at_a_rate(
 
 
 def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all(
-    of_training: dict[tuple[str, str], Lever],
+    of_training: dict[tuple[str, str], CostLever],
 ) -> None:
     changes = [abs(one.change) for one in of_training.values()]
     assert min(changes) > 0.1
@@ -82,11 +84,11 @@ def test_levers_come_by_how_much_they_move_and_small_ones_not_at_all(
 
 
 def test_caches_of_prefixes_are_levers_that_say_what_they_find(
-    of_serving: dict[tuple[str, str], Lever],
+    of_serving: dict[tuple[str, str], CostLever],
 ) -> None:
     by_name = {one.name: one for one in of_serving.values()}
     for name in ("router", "host cache"):
-        own, other = by_name[name].own, by_name[name].other
+        own, other = by_name[name].current, by_name[name].other
         shares = [float(words.split()[-2]) for words in (own, other)]
         assert shares[0] < 30 < shares[1]
         assert by_name[name].change < -0.1

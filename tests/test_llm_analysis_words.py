@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.cli.app import command_line
-from planner.configurations.enumerate import FOLLOWING, checked
+from planner.configurations.enumerate import FOLLOWING, coded_values
 from planner.question.terms import terms_of
 
 _PAGE = Path(__file__).parent.parent / "docs" / "training.md"
@@ -74,4 +74,4 @@ def test_every_parameter_of_the_table_takes_its_value() -> None:
     assert len(pairs) > 20
     for workload, name, value in pairs:
         assert name in terms_of(workload, "parameter") or name in FOLLOWING
-        checked(name, [value])
+        coded_values(name, [value])

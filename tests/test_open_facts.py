@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.open_facts import MOVES, moving_facts
+from planner.decide.open_facts import MOVES, sensitive_assumptions
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import first_row
-from planner.workloads.open_facts import Chosen, open_network
+from planner.workloads.open_facts import EvaluatedChoice, open_network
 
 LAYOUT = {"recompute": "full", "precision": "bf16", "zero_stage": 3}
 ACROSS: dict[str, Any] = {
@@ -129,7 +129,7 @@ def test_the_network_of_pools_is_that_of_both(tmp_path: Path) -> None:
         num_gpus=16,
         settings={"concurrency": [8, 32]},
     )
-    chosen = Chosen(
+    chosen = EvaluatedChoice(
         request=found.plan.request, space=found.plan.space, candidates=found.recommended
     )
     (fact,) = open_network(chosen)
@@ -184,7 +184,7 @@ def test_open_facts_widen_no_interval(tmp_path: Path) -> None:
 def test_what_does_not_fit_has_no_open_facts() -> None:
     found = planner.estimate(**{**SERVED, "model": "llama-3.1-70b", "num_gpus": 1, "gpu": "l4"})
     assert found.rejected_by
-    assert moving_facts(found.plan, found.candidates) == []
+    assert sensitive_assumptions(found.plan, found.candidates) == []
 
 
 def test_the_screen_and_the_file_name_open_facts(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_json_is_shallow_and_finite(tmp_path: Path, text: str, said: str) -> Non
 )
 def test_toml_is_shallow_and_finite(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
-        reading.toml_of(text, "a.toml")
+        reading.parse_toml(text, "a.toml")
 
 
 def test_a_mark_of_the_byte_order_is_no_part_of_a_file(tmp_path: Path) -> None:

@@ -21,14 +21,14 @@ from planner.question import renamed
 from planner.question.inputs import full_name
 from planner.question.terms import terms_of
 from planner.specs.catalogue import load_framework
-from planner.specs.load import Column, read_toml, records
+from planner.specs.load import Column, read_records, read_toml
 from planner.sweeps.columns import check_column
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep, read_plan
 from planner.sweeps.store import Sweep
 from planner.validation.runs import SHIPPED, read_runs
 from planner.workloads.given import make_request
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 
 OPTIONS = {"--old-gpus": "--gpus", "--old-length": "--sequence-length"}
 COLUMNS = {"old_gpu": "gpu", "old_model": "model"}
@@ -99,7 +99,7 @@ def begun_sweep(_: Path) -> object:
 
 def prices(folder: Path) -> object:
     path = text_file(folder, "prices.csv", "OLD_GPU,price\nh100,2\n")
-    return records(path, [Column("gpu", needed=True), Column("price")], lambda row: row["gpu"])
+    return read_records(path, [Column("gpu", needed=True), Column("price")], lambda row: row["gpu"])
 
 
 def runs(folder: Path) -> object:
@@ -164,10 +164,10 @@ def test_a_plan_file_with_old_keys_is_the_same_plan(planner: Command, tmp_path: 
     text = path.read_text(encoding="utf-8")
     old = text.replace("sequence_length", "old_length").replace("micro_batch_size", "old_batch")
     assert old.count("old_") == 2
-    plan = PinnedPlan.read(path)
-    assert PinnedPlan.read(text_file(tmp_path, "old.toml", old)) == plan
+    plan = SavedPlan.read(path)
+    assert SavedPlan.read(text_file(tmp_path, "old.toml", old)) == plan
     old_json = plan.to_json().replace("sequence_length", "old_length")
-    assert PinnedPlan.read(text_file(tmp_path, "old.json", old_json)) == plan
+    assert SavedPlan.read(text_file(tmp_path, "old.json", old_json)) == plan
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -235,7 +235,7 @@ def test_a_key_with_both_names_is_refused(tmp_path: Path) -> None:
 def test_a_column_with_both_names_is_refused(tmp_path: Path) -> None:
     path = text_file(tmp_path, "both.csv", "gpu,old_gpu\nh100,a100\n")
     with pytest.warns(FutureWarning), pytest.raises(SpecError, match="gpu is there twice"):
-        records(path, [Column("gpu")], lambda row: row)
+        read_records(path, [Column("gpu")], lambda row: row)
 
 
 def test_the_command_prints_one_warning_to_stderr(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from planner.decide.near import SURE
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.request import Request
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 LORA: dict[str, Any] = {
     "model": "llama-3.1-70b", "gpu": "a100", "num_gpus": 2, "adapter": "lora",
@@ -35,13 +35,13 @@ def test_lora_that_may_not_fit_names_qlora(length: int) -> None:
     assert "--adapter qlora" in options
     assert min(options.values()) >= SURE
     for option, chance in options.items():
-        request = PinnedPlan.of(plan, row).request()
+        request = SavedPlan.of(plan, row).request()
         if option.startswith("--adapter"):
             request = replace(request, adapter=option.rpartition(" ")[2])
         else:
             pairs = dict(one.partition("=")[::2] for one in option.split() if "=" in one)
             request = replace(request, settings={**request.settings, **pairs})
-        found = evaluated(one_configuration(request))
+        found = evaluate(make_single_plan(request))
         assert fit_probability(full_row(found.candidates, [found.source])) == pytest.approx(chance)
 
 

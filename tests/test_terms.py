@@ -90,12 +90,12 @@ def test_pools_have_the_parameters_of_both_kinds_of_workers():
 
 @pytest.mark.parametrize("workload", TABLES)
 def test_defaults_and_remedies_are_values_of_their_parameters(workload):
-    from planner.configurations.enumerate import checked
+    from planner.configurations.enumerate import coded_values
 
     for name, value in plain_values(workload).items():
-        assert glossary()[name].shown(checked(name, [value])[0]) == value
+        assert glossary()[name].shown(coded_values(name, [value])[0]) == value
     for name, values in remedies_of(workload).items():
-        assert len(checked(name, values)) == len(values)
+        assert len(coded_values(name, values)) == len(values)
 
 
 def test_rows_are_complete():

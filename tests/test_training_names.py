@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.base.training_names import saved_modules, targets_named
+from planner.base.training_names import parse_adapter_targets, saved_modules
 from planner.errors import SearchSpaceError
 
 TUNED = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "num_gpus": 8, "adapter": "lora"}
@@ -23,7 +23,7 @@ TUNED = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "num_gpus": 8, "adapter": "
     ],
 )
 def test_matrices_are_sets_that_are_predicted(given: str, read_as: str) -> None:
-    assert targets_named(given) == read_as
+    assert parse_adapter_targets(given) == read_as
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def largest(values: Iterable[Numeric]) -> FloatArray:
     return total
 
 
-def flat(values: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
+def broadcast_flat(values: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
     """The entries of an array that broadcasts to a shape, one after the other."""
     return np.ravel(values if values.shape == shape else np.broadcast_to(values, shape))
 
@@ -103,7 +103,7 @@ def first(values: object) -> float:
     return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
 
 
-def distinct(values: NDArray[Item]) -> NDArray[Item]:
+def sorted_unique(values: NDArray[Item]) -> NDArray[Item]:
     """The values of an array in increasing order, each once.
 
     As `numpy.unique`, which loads masked arrays: a tenth of what a search takes to start.
@@ -112,7 +112,7 @@ def distinct(values: NDArray[Item]) -> NDArray[Item]:
     return ordered[_is_new(ordered)]
 
 
-def ranking(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
+def rank_values(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
     """The distinct values of an array, and the place among them of each one."""
     flat = np.ravel(values)
     order = np.argsort(flat, kind="stable")

@@ -17,7 +17,7 @@ _WORDS: Mapping[str, Value] = {"": None, "True": True, "False": False}
 _NUMBER = frozenset("0123456789-.")
 
 
-def number_in(row: Mapping[str, object], name: str) -> float:
+def number_of_row(row: Mapping[str, object], name: str) -> float:
     """A number of a row. Raises TypeError if it is none."""
     value = row[name]
     value = value.item() if hasattr(value, "item") else value  # of numpy
@@ -42,7 +42,7 @@ def cell_value(cell: str) -> Value:
     return cell[1:] if cell[0] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell
 
 
-def number(value: object) -> float:
+def number_or_nan(value: object) -> float:
     """A value that is a number; NaN of one that is unknown, or a text.
 
     >>> number(8), number(None)
@@ -51,7 +51,7 @@ def number(value: object) -> float:
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def by_column(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
+def rows_to_columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
     """Rows as columns, in the order in which they come; what a row lacks is None."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}

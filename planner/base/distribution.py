@@ -20,7 +20,9 @@ _MOST_KEPT = 64
 # A folder may change twice within one tick of its file system's clock.
 _SETTLED_AFTER_NS = 2_000_000_000
 
-Kept = dict[str, tuple[str, list[str]]]  # of a folder: its time, and others' names and versions
+InstallCache = dict[
+    str, tuple[str, list[str]]
+]  # of a folder: its time, and others' names and versions
 
 
 def version_line() -> str:
@@ -29,14 +31,14 @@ def version_line() -> str:
     return f"planner {__version__} (distribution {DISTRIBUTION}, in {folder})"
 
 
-def warn_of_others() -> None:
+def warn_of_conflicts() -> None:
     """Say on stderr which other distributions bring a ``planner``, and what to do."""
     if "_PLANNER_COMPLETE" in os.environ:  # a shell reads what is printed
         return
     # A stream that cannot be written is told of by the command itself.
     with contextlib.suppress(OSError, ValueError):
         folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
-        for other, folder in others(folders, cache_file("distributions.tsv")):
+        for other, folder in conflicting_distributions(folders, cache_file("distributions.tsv")):
             print(_warning(other, folder), file=sys.stderr)
 
 
@@ -49,7 +51,7 @@ def _warning(other: str, folder: str) -> str:
     )
 
 
-def others(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
+def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[str, str]]:
     """Other distributions with a ``planner``, as name and version, and the folder of each.
 
     What a folder had is read from the file ``cache`` while the folder's time is the same, else
@@ -115,6 +117,6 @@ def _names_command(entry_points: Sequence[str]) -> bool:
     return PACKAGE in names
 
 
-def _read(cache: str) -> Kept:
+def _read(cache: str) -> InstallCache:
     rows = (line.split("\t") for line in read_lines(cache) if "\t" in line)
     return {row[0]: (row[1], [name for name in row[2:] if name]) for row in rows}

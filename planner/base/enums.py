@@ -119,7 +119,7 @@ class Precision(StrEnum):
     FP4 = "fp4"
 
 
-class Code(IntEnum):
+class CodeEnum(IntEnum):
     """An integer code inside arrays, a lower-case word outside."""
 
     @property
@@ -156,7 +156,7 @@ class Code(IntEnum):
         return cls.aliases().get(spelled, spelled)
 
 
-class ComputePrecision(Code):
+class ComputePrecision(CodeEnum):
     """Precision of the matrix multiplications of training, as an array code.
 
     ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: what matrices multiply
@@ -178,7 +178,7 @@ class ComputePrecision(Code):
         return [code.word for code in cls if code <= cls.FP4]
 
 
-class Fp8Recipe(Code):
+class Fp8Recipe(CodeEnum):
     """How training scales what it multiplies in 8 bit.
 
     ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
@@ -194,7 +194,7 @@ class Fp8Recipe(Code):
     MXFP8 = 5
 
 
-class Quantization(Code):
+class Quantization(CodeEnum):
     """Types of the weights and of the activations that a matrix multiplication reads.
 
     ``W8A8`` is int8, ``W4A4`` int4; ``W4A8`` computes in 8 bit, the ``A16`` ones in 16 bit.
@@ -245,7 +245,7 @@ class Quantization(Code):
         return [code.word for code in cls if code <= cls.MXFP4]
 
 
-class CacheType(Code):
+class CacheType(CodeEnum):
     """Number format of the key-value cache; ``NONE`` keeps none and computes all again."""
 
     NONE = 0
@@ -255,7 +255,7 @@ class CacheType(Code):
     INT4 = 4
 
 
-class Recompute(Code):
+class Recompute(CodeEnum):
     """What the backward pass computes again instead of keeping it.
 
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
@@ -272,7 +272,7 @@ class Recompute(Code):
     FEED_FORWARD = 3
 
 
-class ZeroStage(Code):
+class ZeroStage(CodeEnum):
     """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
 
     NONE = 0
@@ -281,7 +281,7 @@ class ZeroStage(Code):
     WEIGHTS = 3
 
 
-class Offload(Code):
+class Offload(CodeEnum):
     """What of a training step lies in host memory while it is not used.
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
@@ -326,7 +326,7 @@ class Offload(Code):
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
-class OptimizerKind(Code):
+class OptimizerKind(CodeEnum):
     """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
 
     ADAM = 0
@@ -337,7 +337,7 @@ class OptimizerKind(Code):
     MUON = 5
 
 
-class StatePrecision(Code):
+class StatePrecision(CodeEnum):
     """Format of the optimizer's moments; ``FRAMEWORK``: as the framework keeps them."""
 
     FRAMEWORK = 0
@@ -347,7 +347,7 @@ class StatePrecision(Code):
     INT8 = 4
 
 
-class MainPrecision(Code):
+class MainPrecision(CodeEnum):
     """Format of the weights that are updated, or of the gradients that are added up."""
 
     FRAMEWORK = 0
@@ -355,7 +355,7 @@ class MainPrecision(Code):
     BF16 = 2
 
 
-class PipelineSchedule(Code):
+class PipelineSchedule(CodeEnum):
     """Order of forward and backward chunks on a pipeline stage."""
 
     ONE_FORWARD_ONE_BACKWARD = 0
@@ -364,7 +364,7 @@ class PipelineSchedule(Code):
     DUALPIPE = 3
 
 
-class TokenDispatcher(Code):
+class TokenDispatcher(CodeEnum):
     """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
 
     AUTO = 0
@@ -373,7 +373,7 @@ class TokenDispatcher(Code):
     FLEX = 3
 
 
-class ContextExchange(Code):
+class ContextExchange(CodeEnum):
     """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
 
     P2P = 0

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import BinaryIO, TextIO, TypeVar
 
-from planner.base.interrupts import removed_if_ended
+from planner.base.interrupts import remove_on_exit
 from planner.errors import OutputError
 
 STDOUT = Path("-")
@@ -65,7 +65,7 @@ def check_path(path: Path) -> None:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[TextIO]:
+def write_atomically(path: Path) -> Iterator[TextIO]:
     """A stream whose text takes the place of ``path`` when all of it is on the disk.
 
     ``-`` is stdout. Devices and pipes are written as they are.
@@ -89,7 +89,7 @@ def written_whole(path: Path) -> Iterator[TextIO]:
 
 
 @contextmanager
-def written_bytes(path: Path) -> Iterator[BinaryIO]:
+def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
     """A stream whose bytes take the place of ``path`` when all of them are on the disk.
 
     Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
@@ -114,7 +114,7 @@ def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream
     with ExitStack() as stack:
         while True:
             temporary = target.with_name(TEMPORARY.replace("*", os.urandom(6).hex()))
-            stack.enter_context(removed_if_ended(str(temporary)))
+            stack.enter_context(remove_on_exit(str(temporary)))
             stream = opened(temporary)
             if _is_locked(stream, temporary):
                 break

@@ -39,7 +39,7 @@ def install_handlers() -> None:
 
 
 @contextlib.contextmanager
-def removed_if_ended(path: str) -> Iterator[None]:
+def remove_on_exit(path: str) -> Iterator[None]:
     """A file that is removed if the process is ended before this is over."""
     _state.unfinished.add(path)
     try:
@@ -49,7 +49,7 @@ def removed_if_ended(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def patient() -> Iterator[None]:
+def defer_interrupt() -> Iterator[None]:
     """The first SIGINT is only noted, for `is_asked_to_stop`; the second ends the process."""
     _state.is_patient, _state.is_asked = True, False
     try:
@@ -58,7 +58,7 @@ def patient() -> Iterator[None]:
         _state.is_patient = False
 
 
-def is_asked_to_stop() -> bool:
+def is_stop_requested() -> bool:
     """Whether there was a SIGINT since `patient` began."""
     return _state.is_asked
 

@@ -30,7 +30,7 @@ def num_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Lost(Exception):
+class WorkersEnded(Exception):
     """Workers ended again and again without a result; ``tasks`` are those still to be done."""
 
     def __init__(self, tasks: Sequence[object]) -> None:
@@ -38,7 +38,7 @@ class Lost(Exception):
         self.tasks = tasks
 
 
-def on_workers(
+def run_on_workers(
     work: Callable[[Task], Result],
     tasks: Iterable[Task],
     workers: int,
@@ -61,7 +61,7 @@ def on_workers(
         except BrokenProcessPool as error:
             tries += 1
             if tries == TRIES:
-                raise Lost([task for task in left if task not in done]) from error
+                raise WorkersEnded([task for task in left if task not in done]) from error
         left = [task for task in left if task not in done]
 
 

@@ -48,7 +48,7 @@ _readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=N
 
 
 @contextmanager
-def only_within(folders: Iterable[Path]) -> Iterator[None]:
+def restrict_to_folders(folders: Iterable[Path]) -> Iterator[None]:
     """Inside, files are read from these folders alone, wherever a name or a link leads.
 
     Whether there is another file is not told.
@@ -65,7 +65,7 @@ def is_restricted() -> bool:
     return _readable.get() is not None
 
 
-def opened(path: Path, error: Error = SpecError) -> BufferedReader:
+def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
     """A regular file, open for reading; one that nobody writes to is not waited for."""
     if (folders := _readable.get()) is not None:
         place = os.path.realpath(path)
@@ -79,22 +79,22 @@ def opened(path: Path, error: Error = SpecError) -> BufferedReader:
     except IsADirectoryError:
         pass
     except (OSError, ValueError) as failure:
-        raise unreadable(path, failure, error) from failure
+        raise read_error(path, failure, error) from failure
     raise error(f"{path}: is not a regular file; write what it gives into one.")
 
 
-def unreadable(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:
+def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:
     """The error of a file that the system does not give."""
     return error(f"{path}: cannot be read ({getattr(failure, 'strerror', None) or failure}).")
 
 
 def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes:
     """The content of a file of at most ``most`` bytes."""
-    with opened(path, error) as file:
+    with open_regular_file(path, error) as file:
         try:
             content = file.read(most + 1)  # the size that files of /proc state is 0
         except OSError as failure:
-            raise unreadable(path, failure, error) from failure
+            raise read_error(path, failure, error) from failure
     if len(content) > most:
         raise error(
             f"{path}: is larger than {most / MEBIBYTE:g} MiB, the most that is read of such a file."
@@ -104,10 +104,10 @@ def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes
 
 def read_text(path: Path, most: int = SMALL, error: Error = SpecError) -> str:
     """The text of a UTF-8 file, without a mark of the byte order."""
-    return text_of(read_bytes(path, most, error), path, error)
+    return decode_text(read_bytes(path, most, error), path, error)
 
 
-def text_of(content: bytes, path: Path, error: Error = SpecError) -> str:
+def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
     """Bytes of a UTF-8 file as text, without a mark of the byte order."""
     try:
         return content.decode("utf-8-sig")
@@ -119,10 +119,10 @@ def text_of(content: bytes, path: Path, error: Error = SpecError) -> str:
 
 def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> object:
     """The value of a JSON file."""
-    return json_of(read_text(path, most, error), str(path), error)
+    return parse_json(read_text(path, most, error), str(path), error)
 
 
-def json_of(text: str, where: str, error: Error = SpecError) -> object:
+def parse_json(text: str, where: str, error: Error = SpecError) -> object:
     """The value of a text of JSON, as `read_json`."""
     try:
         value = json.loads(text)
@@ -133,10 +133,10 @@ def json_of(text: str, where: str, error: Error = SpecError) -> object:
 
 def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
     """The tables of a TOML file."""
-    return toml_of(read_text(path, SMALL, error), str(path), error)
+    return parse_toml(read_text(path, SMALL, error), str(path), error)
 
 
-def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
+def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
     """The tables of a text of TOML."""
     import tomllib  # what was parsed in an earlier run needs none
 
@@ -152,11 +152,11 @@ def toml_of(text: str, where: str, error: Error = SpecError) -> dict[str, object
 
 def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file of any size, each with its last line; memory does not grow with it."""
-    with opened(path, error) as file:
-        yield from csv_of(lines(file, path, error), path, error)
+    with open_regular_file(path, error) as file:
+        yield from parse_csv(read_lines(file, path, error), path, error)
 
 
-def csv_of(
+def parse_csv(
     found: Iterable[str], path: Path, error: Error = SpecError
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of lines of CSV, as `read_csv`."""
@@ -183,13 +183,13 @@ def repeated_names(names: Iterable[str]) -> list[str]:
     return sorted(name for name, number in Counter(names).items() if number > 1)
 
 
-def shipped_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+def packaged_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a CSV table that is part of the package."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter=delimiter))
 
 
-def lines(
+def read_lines(
     file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
 ) -> Iterator[str]:
     """The lines of an open UTF-8 file, each with its end; one of over ``most`` is refused."""
@@ -202,17 +202,17 @@ def lines(
     except UnicodeDecodeError as failure:
         raise error(f"{path}: is not UTF-8 text ({failure.reason}).") from failure
     except OSError as failure:
-        raise unreadable(path, failure, error) from failure
+        raise read_error(path, failure, error) from failure
 
 
-def table_of(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
+def require_table(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
     """A value of TOML or JSON that must be a table."""
     if not isinstance(value, dict):
         raise error(f"{where}: must be a table.")
     return value
 
 
-def part_of(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
+def require_entry(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
     """An entry of a table that must be there, and of a kind."""
     if not isinstance(table, dict) or name not in table:
         raise error(f"{name} is missing.")

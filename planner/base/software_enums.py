@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
-from planner.base.enums import ALIASES, Code
+from planner.base.enums import ALIASES, CodeEnum
 
 if TYPE_CHECKING:
     from planner.base.arrays import BoolArray, CodeArray
 
 
-class AttentionKernel(Code):
+class AttentionKernel(CodeEnum):
     """Which kernels compute the core of attention in training.
 
     ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
@@ -30,7 +30,7 @@ class AttentionKernel(Code):
     TRITON = 7
 
 
-class LossKernel(Code):
+class LossKernel(CodeEnum):
     """How training computes the loss from logits, and with that how many copies of them there are.
 
     ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
@@ -47,7 +47,7 @@ class LossKernel(Code):
     LINEAR = 5
 
 
-class ExpertCompute(Code):
+class ExpertCompute(CodeEnum):
     """How the experts of a GPU are computed.
 
     ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
@@ -59,7 +59,7 @@ class ExpertCompute(Code):
     LOOP = 2
 
 
-class TorchCompile(Code):
+class TorchCompile(CodeEnum):
     """Whether PyTorch compiles a model, so that what stands between matrix products is fused.
 
     ``AUTO``: as the framework's published runs; ``FALSE``: eager, a kernel for each operation;
@@ -206,7 +206,7 @@ class RecomputedModules(NameSet):
     _names = MODULES
 
 
-class Placement(Code):
+class Placement(CodeEnum):
     """Where trainer and engine of reinforcement learning run.
 
     ``COLOCATED``: on the same GPUs, one after the other. ``SEPARATE``: each on its own, one after
@@ -220,7 +220,7 @@ class Placement(Code):
     ASYNC = 3
 
 
-class WeightSync(Code):
+class WeightSync(CodeEnum):
     """How new weights get from the trainer to the engine.
 
     ``AUTO``: as the framework does in the placement. ``IPC``: handed over on the same GPU.

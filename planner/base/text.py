@@ -32,7 +32,7 @@ def printable(words: str) -> str:
     return words if words.isprintable() else words.translate(_UNPRINTABLE)
 
 
-def count(number: float) -> str:
+def format_count(number: float) -> str:
     """A whole number with thousands separators.
 
     >>> count(107520)
@@ -41,7 +41,7 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def large(number: float) -> str:
+def format_large(number: float) -> str:
     """A large number in words.
 
     >>> large(65285660672)
@@ -50,10 +50,10 @@ def large(number: float) -> str:
     for scale, word in _SCALES:
         if number >= scale:
             return f"{number / scale:.4g} {word}"
-    return count(number)
+    return format_count(number)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds in the unit that suits them.
 
     >>> duration(22.42), duration(2e6)
@@ -67,11 +67,11 @@ def duration(seconds: float) -> str:
         return f"{seconds * 1e3:.3g} ms"
     for limit, unit, name in ((600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h")):
         if seconds < limit:
-            return f"{significant(seconds / unit)} {name}"
-    return f"{significant(seconds / DAY)} days"
+            return f"{format_significant(seconds / unit)} {name}"
+    return f"{format_significant(seconds / DAY)} days"
 
 
-def significant(number: float) -> str:
+def format_significant(number: float) -> str:
     """Three digits, or all before the decimal point, with thousands separators.
 
     >>> significant(22.4178), significant(2048.7)
@@ -84,17 +84,17 @@ def significant(number: float) -> str:
     return f"{number:.1f}" if abs(number) >= 10 else f"{number:.2f}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share in percent, with one decimal."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
 
 
-def gibibytes(num_bytes: float) -> str:
+def format_gib(num_bytes: float) -> str:
     """Bytes in GiB."""
     return f"{num_bytes / GIB:,.1f} GiB"
 
 
-def dollars(amount: float) -> str:
+def format_usd(amount: float) -> str:
     """USD, without cents where they do not matter, and with what is less than one.
 
     >>> dollars(1234.5), dollars(0.4), dollars(0.00123)
@@ -105,12 +105,12 @@ def dollars(amount: float) -> str:
     return f"{amount:,.0f} USD" if amount >= 100 else f"{amount:.2f} USD"
 
 
-def watts(power: float) -> str:
+def format_kw(power: float) -> str:
     """Electric power in kW."""
-    return f"{significant(power / 1e3)} kW"
+    return f"{format_significant(power / 1e3)} kW"
 
 
-def carbon(mass: float) -> str:
+def format_co2(mass: float) -> str:
     """CO2 equivalent in g, kg or t.
 
     >>> carbon(0.0102), carbon(255978)
@@ -118,12 +118,12 @@ def carbon(mass: float) -> str:
     """
     scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
     scale, unit = next((scale, unit) for end, scale, unit in scales if mass < end)
-    return f"{significant(mass / scale)} {unit} CO2e"
+    return f"{format_significant(mass / scale)} {unit} CO2e"
 
 
-def per_second(rate: float) -> str:
+def format_rate(rate: float) -> str:
     """A rate."""
-    return f"{significant(rate)}/s"
+    return f"{format_significant(rate)}/s"
 
 
 NOUNS = (
@@ -170,16 +170,16 @@ def counted(number: float, noun: str) -> str:
     >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
     ('1 run', '2,000 runs', '0 GPUs')
     """
-    shown = count(number)
+    shown = format_count(number)
     return f"{shown} {noun}{'' if shown == '1' else 's'}"
 
 
-def gpus(number: float) -> str:
+def format_gpus(number: float) -> str:
     """A number of GPUs."""
     return counted(number, "GPU")
 
 
-def listed(words: Iterable[str]) -> str:
+def join_words(words: Iterable[str]) -> str:
     """Words as a sentence has them.
 
     >>> listed(["cost", "time", "memory"])
@@ -189,20 +189,20 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def value(given: object) -> str:
+def format_parameter(value: object) -> str:
     """A value of a parameter.
 
     >>> value(0.95), value(4096.0), value(True)
     ('0.95', '4,096', 'yes')
     """
-    if isinstance(given, bool):
-        return _WORDS[given]
-    if isinstance(given, float) and abs(given) < _WHOLE and not given.is_integer():
-        return f"{given:.4g}"
-    return count(given) if isinstance(given, int | float) else str(given)
+    if isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, float) and abs(value) < _WHOLE and not value.is_integer():
+        return f"{value:.4g}"
+    return format_count(value) if isinstance(value, int | float) else str(value)
 
 
-def chance(share: float) -> str:
+def format_probability(share: float) -> str:
     """A probability, which is never told as certain.
 
     >>> chance(0.97), chance(0.9999)
@@ -213,34 +213,34 @@ def chance(share: float) -> str:
     return "< 1 %" if share < 0.01 else f"{100 * share:.0f} %"
 
 
-def fits(share: float) -> str:
+def format_fit_probability(share: float) -> str:
     """The probability that a plan fits in memory.
 
     >>> fits(0.9999), fits(0.4)
     ('fits, > 99 % likely', '40 % likely to fit')
     """
-    likely = f"{chance(share)} likely"
+    likely = f"{format_probability(share)} likely"
     return f"fits, {likely}" if share > 0.5 else f"{likely} to fit"
 
 
-def limit(amount: float, unit: str) -> str:
+def format_limit(amount: float, unit: str) -> str:
     """A limited quantity of ``unit`` (byte, second, usd, watt, kg, 1/s, gpus or 1)."""
     if not math.isfinite(amount):
         return "unknown"
     formats = {
-        "byte": gibibytes,
-        "second": duration,
-        "usd": dollars,
-        "watt": watts,
-        "kg": carbon,
-        "1": percent,
-        "1/s": per_second,
-        "count": gpus,
+        "byte": format_gib,
+        "second": format_duration,
+        "usd": format_usd,
+        "watt": format_kw,
+        "kg": format_co2,
+        "1": format_percent,
+        "1/s": format_rate,
+        "count": format_gpus,
     }
     return formats[unit](amount)
 
 
-def assumed_in_short(names: Sequence[str]) -> str | None:
+def summarize_assumed(names: Sequence[str]) -> str | None:
     """The assumed numbers of specs; of those of one table how many.
 
     >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])

@@ -54,13 +54,13 @@ def transformers_name(optimizer: str, state_precision: str, *, paged: bool = Fal
     return _OF_TRANSFORMERS.get((optimizer, state_precision))
 
 
-def settings_of(name: str) -> Mapping[str, str]:
+def optimizer_settings(name: str) -> Mapping[str, str]:
     """The settings that an optimizer of a library's name is; none of an unknown one.
 
     >>> settings_of("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
     """
-    known = optimizer_of(name)
+    known = parse_optimizer(name)
     if known is None:
         return {}
     told = {
@@ -82,7 +82,7 @@ def _words_of(name: str) -> str:
     return re.sub(r"^(paged|fused)(?=[a-z])|(?<=[a-z])(?=\d+bit|fp8)", r"\g<0>_", text)
 
 
-def optimizer_of(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
+def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
     """What a name means, as parameters of training; None where it is not known.
 
     >>> optimizer_of("paged_adamw_8bit")["optimizer_state_precision"].word
@@ -149,7 +149,7 @@ _ALL = AdapterTargets.ALL_LINEAR
 _LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
-def targets_of(modules: Iterable[str]) -> AdapterTargets:
+def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
     """The nearest set of matrices that is predicted, for names of modules.
 
     >>> targets_of(["model.layers.0.q_proj,v_proj"]).value, targets_of(["all-linear"]).value
@@ -164,7 +164,7 @@ def targets_of(modules: Iterable[str]) -> AdapterTargets:
 _SHARED = "shared_expert"
 
 
-def names_feed_forward(given: str) -> bool:
+def names_feed_forward(text: str) -> bool:
     """Whether modules of feed-forwards are named one by one, not by the word for all of them.
 
     Those of shared experts alone are none that routed ones have.
@@ -174,28 +174,28 @@ def names_feed_forward(given: str) -> bool:
     >>> names_feed_forward("q_proj,shared_expert.gate_proj")
     False
     """
-    routed = [name for name in re.split(r"[,\s]+", given) if _SHARED not in name]
+    routed = [name for name in re.split(r"[,\s]+", text) if _SHARED not in name]
     names = _plain(routed) - {"all-linear", "all"}
     return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
 
 
-def names_shared_experts(given: str) -> bool:
+def names_shared_experts(text: str) -> bool:
     """Whether modules of shared experts are named as such."""
-    return _SHARED in given
+    return _SHARED in text
 
 
-def targets_named(given: str) -> str:
+def parse_adapter_targets(text: str) -> str:
     """A set of matrices by its own word, or that of names of modules which are all known.
 
     >>> targets_named("q_proj,k_proj,v_proj,o_proj"), targets_named("q_prj")
     ('attention', 'q_prj')
     """
-    names = _plain([given])
+    names = _plain([text])
     known = names <= _ATTENTION | _FEED_FORWARD
-    return str(targets_of(names)) if names and known else given
+    return str(nearest_adapter_targets(names)) if names and known else text
 
 
-def served_targets(given: str | None) -> AdapterTargets:
+def served_targets(text: str | None) -> AdapterTargets:
     """The matrices for which an engine keeps room, by their word or by names of modules.
 
     All where nothing is given.
@@ -204,28 +204,28 @@ def served_targets(given: str | None) -> AdapterTargets:
     >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
     ('attention', 'all_linear')
     """
-    return AdapterTargets(targets_named(given)) if given else AdapterTargets.ALL_LINEAR
+    return AdapterTargets(parse_adapter_targets(text)) if text else AdapterTargets.ALL_LINEAR
 
 
-def saved_modules(given: str | None) -> str:
+def saved_modules(text: str | None) -> str:
     """What is trained whole by its own word, or by names of the embedding and the logits.
 
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
     """
-    names = _plain([given or ""])
+    names = _plain([text or ""])
     if not names:
         return str(SavedModules.NONE)
-    return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(given)
+    return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(text)
 
 
-def is_one_end(given: str | None) -> bool:
+def is_one_end(text: str | None) -> bool:
     """Whether names of modules are those of the embedding alone, or of the logits alone.
 
     >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
     (True, False, False)
     """
-    names = _plain([given or ""])
+    names = _plain([text or ""])
     return bool(names) and (names <= _EMBEDDING or names <= _LOGITS)
 
 
@@ -360,7 +360,7 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 """Training on pairs of answers that an engine generates in each step."""
 
 
-def objective_named(word: str) -> TrainingObjective:
+def parse_objective(word: str) -> TrainingObjective:
     """The objective that a word of the field stands for.
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.

@@ -72,7 +72,7 @@ def _explain(error: Any) -> None:
         return
     if message.startswith("No such option") and command is not None:
         known = [option for param in command.params for option in param.opts]
-        message = f"{message.rstrip('.')}.{_meant(error.option_name, known, command.name)}"
+        message = f"{message.rstrip('.')}.{_suggest_option(error.option_name, known, command.name)}"
         error.possibilities = None
     elif match := _COMMAND.fullmatch(message):
         known = [*getattr(command, "commands", ())]
@@ -80,7 +80,7 @@ def _explain(error: Any) -> None:
     error.message = printable(message)
 
 
-def _meant(option: str, known: Iterable[str], command: str | None) -> str:
+def _suggest_option(option: str, known: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
     from planner.question.inputs import full_name
     from planner.question.terms import glossary
@@ -116,7 +116,7 @@ def _limits() -> dict[str, str]:
     }
 
 
-class _Plain:
+class _TextOption:
     """What typer makes of the values of an option: nothing, where they are texts.
 
     Else it asks pydantic for every value, which takes longer to load than a search needs.
@@ -139,7 +139,7 @@ def _plain(params: list[Parameter]) -> list[Parameter]:
     """These parameters; those of older versions of typer know no such thing."""
     for param in params:
         if getattr(param, "_runtime_param", param) is None:
-            vars(param)["_runtime_param"] = _Plain()
+            vars(param)["_runtime_param"] = _TextOption()
     return params
 
 
@@ -153,7 +153,7 @@ def _current_options(params: Iterable[Parameter], words: Iterable[str]) -> list[
     return [current_name("option", name, known) + equals + value for name, equals, value in split]
 
 
-class _Whole:
+class _FullHelpCommand:
     """A command whose help is not told by topic: a word behind ``-h`` gets all of it, said so."""
 
     def make_context(
@@ -190,11 +190,11 @@ class _Whole:
             )
 
 
-class PlainCommand(_Whole, TyperCommand):
+class TextOptionCommand(_FullHelpCommand, TyperCommand):
     """A command of such options."""
 
 
-class PlainGroup(_Whole, TyperGroup):
+class TextOptionGroup(_FullHelpCommand, TyperGroup):
     """A group of commands with such options of its own."""
 
 
@@ -218,7 +218,7 @@ class NamedCommand(TyperCommand):
         app = self.source
         if not isinstance(app, typer.Typer):
             app = typer.Typer(add_completion=False, rich_markup_mode=None)
-            kind = getattr(self.source, "command_class", PlainCommand)
+            kind = getattr(self.source, "command_class", TextOptionCommand)
             app.command(self.name, cls=kind)(self.source)
         return typer.main.get_command(app)
 
@@ -229,7 +229,7 @@ class NamedCommand(TyperCommand):
         return self.built.make_context(info_name, args, parent, **extra)
 
 
-class _Commands(PlainGroup):
+class _Commands(TextOptionGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         for name, words in COMMANDS.items():

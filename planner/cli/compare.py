@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from planner.cli import options
-from planner.cli.options import given_answers, option_of
+from planner.cli.options import option_of, split_answers
 from planner.workloads.given import parse_settings
 
 
-@options.taking(
+@options.with_term_options(
     "question",
     "limit",
     how=(
@@ -18,10 +18,10 @@ from planner.workloads.given import parse_settings
         "specs", "quiet",
     ),
 )  # fmt: skip
-def compare(given: options.Given) -> None:
+def compare(values: options.OptionValues) -> None:
     """Compare plans, specs or sweeps: what differs, which is better, what is tied."""
     from planner.base.files import check_outputs
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.comparison import (
         compared_plans,
         compared_specs,
@@ -34,35 +34,35 @@ def compare(given: options.Given) -> None:
     from planner.show.views.documents import command_manifest, write_document
     from planner.sweeps.any_plan import request_in
 
-    json = given["json"]
+    json = values["json"]
     check_outputs(None, json)
-    things = things_of(given["things"], given["specs"])
-    asked = _asked(given)
+    things = things_of(values["things"], values["specs"])
+    asked = _shared_request(values)
     console = make_console(stderr=json == Path("-"))
-    manifest = command_manifest(given["context"].obj)
+    manifest = command_manifest(values["context"].obj)
     if not has_question(things, asked):
-        numbers = compared_specs(things, given["specs"])
+        numbers = compared_specs(things, values["specs"])
         write_document(json, manifest, specs=numbers)
-        if not given["quiet"]:
-            write(console, specs_blocks(things, numbers, is_full=given["full"]))
+        if not values["quiet"]:
+            print_blocks(console, specs_blocks(things, numbers, is_full=values["full"]))
         return
-    read = partial(request_in, specs=given["specs"], said=option_of)
+    read = partial(request_in, specs=values["specs"], option_name=option_of)
     found = compared_plans(things, asked, read, options.option_name)
     write_document(json, manifest, **comparison_dict(found))
-    if not given["quiet"]:
-        write(console, comparison_blocks(found, is_full=given["full"]))
+    if not values["quiet"]:
+        print_blocks(console, comparison_blocks(found, is_full=values["full"]))
 
 
-def _asked(given: options.Given) -> dict[str, object]:
+def _shared_request(values: options.OptionValues) -> dict[str, object]:
     """What was asked of all of them alike."""
-    questions, limits = given_answers(given)
-    asked: dict[str, object] = {**questions, "specs": given["specs"]}
-    if options.is_given(given, "workload"):
-        asked["workload"] = given["workload"]
-    if settings := parse_settings(given["settings"] or []):
+    questions, limits = split_answers(values)
+    asked: dict[str, object] = {**questions, "specs": values["specs"]}
+    if options.is_set(values, "workload"):
+        asked["workload"] = values["workload"]
+    if settings := parse_settings(values["settings"] or []):
         asked["settings"] = settings
     if limits:
         asked["constraints"] = limits
-    if given["objective"]:
-        asked["objectives"] = ",".join(given["objective"])
+    if values["objective"]:
+        asked["objectives"] = ",".join(values["objective"])
     return {name: value for name, value in asked.items() if value is not None}

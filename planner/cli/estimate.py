@@ -8,7 +8,7 @@ from planner.cli import options
 from planner.cli.options import draw_plan, make_request, picture_of
 
 
-@options.taking(
+@options.with_term_options(
     "question",
     without=("space",),
     how=(
@@ -27,48 +27,48 @@ from planner.cli.options import draw_plan, make_request, picture_of
         "quiet",
     ),
 )
-def estimate(given: options.Given) -> None:
+def estimate(values: options.OptionValues) -> None:
     """Show one configuration in full."""
-    request = make_request(given)
+    request = make_request(values)
     from planner.base.files import check_outputs
-    from planner.decide.api_comparison import compared_with_apis
+    from planner.decide.api_comparison import compare_with_apis
     from planner.decide.fitting import MEMORIES
     from planner.errors import InfeasibleError
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.api_comparison import api_comparison_blocks
     from planner.show.views.infeasible import infeasible_message
     from planner.show.views.load import refuse_overload
     from planner.show.views.search import estimate_blocks, misfit_blocks, write_estimate
-    from planner.workloads.plan import evaluated, one_configuration, result_of
+    from planner.workloads.plan import evaluate, make_single_plan, result_of
 
-    if given.get("imported") is not None:
+    if values.get("imported") is not None:
         from planner.cli.launch import estimate_imported
 
-        return estimate_imported(given, request)
-    json, quiet = given["json"], given["quiet"]
-    check_outputs(None, json, given["mocker_profile"])
-    picture = picture_of("estimate", given)
-    plan = one_configuration(request, given["burst"])
-    evaluation = evaluated(plan, given["burst"])
+        return estimate_imported(values, request)
+    json, quiet = values["json"], values["quiet"]
+    check_outputs(None, json, values["mocker_profile"])
+    picture = picture_of("estimate", values)
+    plan = make_single_plan(request, values["burst"])
+    evaluation = evaluate(plan, values["burst"])
     console = make_console(stderr=json == Path("-"))
     if evaluation.rejected_by:
         if evaluation.rejected_by in MEMORIES:
-            write_estimate(json, plan, evaluation, given["context"].obj)
+            write_estimate(json, plan, evaluation, values["context"].obj)
         result = result_of(plan, evaluation)
         if (
             evaluation.rejected_by in evaluation.source.rejections
             and result.nearest_misses
             and not quiet
         ):
-            write(console, misfit_blocks(plan, evaluation))
+            print_blocks(console, misfit_blocks(plan, evaluation))
         raise InfeasibleError(infeasible_message(plan, result, evaluation))
-    compared = compared_with_apis(plan, evaluation.candidates) if given["compare_api"] else None
+    compared = compare_with_apis(plan, evaluation.candidates) if values["compare_api"] else None
     apis = {"api": compared.to_dict()} if compared else {}
-    draw_plan(given, picture, plan, evaluation.candidates)
-    write_estimate(json, plan, evaluation, given["context"].obj, **apis)
+    draw_plan(values, picture, plan, evaluation.candidates)
+    write_estimate(json, plan, evaluation, values["context"].obj, **apis)
     if not quiet:
-        write(console, estimate_blocks(plan, evaluation))
+        print_blocks(console, estimate_blocks(plan, evaluation))
         if compared is not None:
-            write(console, api_comparison_blocks(compared, is_full=True))
+            print_blocks(console, api_comparison_blocks(compared, is_full=True))
     refuse_overload(plan, evaluation.candidates)
     return None

@@ -7,55 +7,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.cli import options
-from planner.cli.options import Given, as_started, make_request, option_name
+from planner.cli.options import OptionValues, apply_engine_start, make_request, option_name
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.question.request import Request
-from planner.cli.help import texts_of
-from planner.question.inputs import several
+from planner.cli.help import command_texts
+from planner.question.inputs import split_items
 
 
-@options.taking(
+@options.with_term_options(
     "question",
     without=("space",),
     how=(*options.OF_ONE_PLAN, "against", "json", "full", "specs", "quiet"),
 )
-def explain(given: options.Given) -> None:
+def explain(values: options.OptionValues) -> None:
     """Explain a plan, or the recommended one: what bounds it, what would change it."""
-    request = make_request(given)
+    request = make_request(values)
     from planner.base.files import check_outputs
     from planner.show.answers import recommended_of
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.documents import plan_manifest, write_document
     from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
     from planner.show.views.load import refuse_overload
 
-    json = given["json"]
+    json = values["json"]
     check_outputs(None, json)
-    if not (given["plan"] or given["from_file"] or given["settings"]):
+    if not (values["plan"] or values["from_file"] or values["settings"]):
         request = recommended_of(request).request()
-    request = as_started(given, request)
-    explained = explained_plan(request, given["burst"], against_request(given, request))
+    request = apply_engine_start(values, request)
+    explained = explained_plan(request, values["burst"], against_request(values, request))
     if json is not None:
-        manifest = plan_manifest(explained.plan, given["context"].obj)
+        manifest = plan_manifest(explained.plan, values["context"].obj)
         write_document(json, manifest, **explanation_dict(explained))
-    if not given["quiet"]:
+    if not values["quiet"]:
         console = make_console(stderr=json == Path("-"))
-        write(console, explanation_blocks(explained, is_full=given["full"]))
-    refuse_overload(explained.plan, explained.found.candidates)
+        print_blocks(console, explanation_blocks(explained, is_full=values["full"]))
+    refuse_overload(explained.plan, explained.evaluation.candidates)
 
 
-def against_request(given: Given, base: Request) -> Request | None:
+def against_request(given: OptionValues, base: Request) -> Request | None:
     """The request of the other plan; None where none is asked for.
 
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
     holds no plan.
     """
     from planner.cli.options import option_of
-    from planner.decide.explaining.against import changed_request
+    from planner.decide.explaining.against import replace_answers
     from planner.errors import SearchSpaceError
     from planner.show.views.comparison import file_and_row
     from planner.sweeps.any_plan import request_in
@@ -73,7 +73,7 @@ def against_request(given: Given, base: Request) -> Request | None:
         return request_in(path, row, changes, given["specs"], option_of, base)
     if not texts:
         return None
-    return changed_request(base, changes, option_name) if changes else base
+    return replace_answers(base, changes, option_name) if changes else base
 
 
 def _is_file(text: str) -> bool:
@@ -86,24 +86,24 @@ def _is_file(text: str) -> bool:
 _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 
 
-@options.taking("operator", how=_HOW, texts=texts_of("operators"))
-def operators(given: options.Given) -> None:
+@options.with_term_options("operator", how=_HOW, texts=command_texts("operators"))
+def operators(values: options.OptionValues) -> None:
     """Show how long one kernel, collective or copy takes, and what bounds it."""
     from planner.base.files import check_outputs
-    from planner.decide.explaining.operators import operator_times, read_question
-    from planner.show.terminal import make_console, write
+    from planner.decide.explaining.operators import read_question, time_operators
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.explanation import add_operators, operators_blocks
     from planner.show.views.rows import row_files
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}
-    asked = {n: v for n, v in given.items() if n not in others and options.is_given(given, n)}
-    words = [word for listed in given["operators"] for word in several(listed, "an operator")]
+    asked = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
+    words = [word for listed in values["operators"] for word in split_items(listed, "an operator")]
     question = read_question(words, asked, options.option_name)
-    csv, json = given["csv"], given["json"]
+    csv, json = values["csv"], values["json"]
     check_outputs(csv, json)
-    times = operator_times(question, Catalogue(given["specs"]))
+    times = time_operators(question, Catalogue(values["specs"]))
     with row_files(csv, json) as files:
-        add_operators(files, times, given["context"].obj)
-    if not given["quiet"]:
-        write(make_console(stderr=Path("-") in (csv, json)), operators_blocks(times))
+        add_operators(files, times, values["context"].obj)
+    if not values["quiet"]:
+        print_blocks(make_console(stderr=Path("-") in (csv, json)), operators_blocks(times))

@@ -20,7 +20,7 @@ import typer
 
 from planner.base.enums import TemplateKind
 from planner.cli import complete
-from planner.cli.app import HELP, PlainCommand
+from planner.cli.app import HELP, TextOptionCommand
 from planner.confidence.software import read_table
 from planner.errors import did_you_mean
 from planner.launch import WRAPPERS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter, Parameter
 
 
-Taken: TypeAlias = tuple[object, object]
+OptionSpec: TypeAlias = tuple[object, object]
 """What typer reads of an option: its annotation, and the value where it is not given."""
 
 _KINDS: Mapping[str, Any] = {
@@ -54,7 +54,7 @@ _WORDS = {
 }
 
 
-def _taken(row: Mapping[str, str]) -> Taken:
+def _taken(row: Mapping[str, str]) -> OptionSpec:
     at, _, name = row["kind"].rpartition(":")
     kind, usual = _KINDS[name], row["usual"].format(**_WORDS)
     least, _, most = row["range"].partition("..")
@@ -89,12 +89,12 @@ Numbers are text here: `planner.question.inputs` reads them.
 """
 
 
-def texts_of(command: str) -> dict[str, str]:
+def command_texts(command: str) -> dict[str, str]:
     """What a command says of terms in place of their descriptions, by name."""
     return {name: row["help"] for name, row in _ROWS[command].items()}
 
 
-def of_command(command: str) -> dict[str, Taken]:
+def command_options(command: str) -> dict[str, OptionSpec]:
     """The options that a command has for itself, by name."""
     rows = _ROWS[command].items()
     return {name: _taken(row) if row["kind"] else HOW[name][1:] for name, row in rows}
@@ -138,7 +138,7 @@ _TIE = "\0"
 _FIRST = ("target", "operators", MODEL, "workload", NUM_GPUS, GPU)
 
 
-class PlanningCommand(PlainCommand):
+class PlanningCommand(TextOptionCommand):
     """A command whose options are shown by group, of one workload where one is named."""
 
     @property
@@ -164,7 +164,7 @@ class PlanningCommand(PlainCommand):
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the options that are usual, or those of a topic, of a workload with its names."""
-        topic, asked = ctx.meta.get(_TOPIC), _asked_workload(ctx)
+        topic, asked = ctx.meta.get(_TOPIC), _requested_workload(ctx)
         params = self.get_params(ctx)
         if self._is_brief(ctx):
             sections = [*_usual_sections(params, ctx)]
@@ -179,7 +179,7 @@ class PlanningCommand(PlainCommand):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write examples, and how to see more."""
-        asked, is_brief = _asked_workload(ctx), self._is_brief(ctx)
+        asked, is_brief = _requested_workload(ctx), self._is_brief(ctx)
         name = self.title
         with formatter.section("Examples"):
             for line in examples(name, asked)[: _BRIEF_EXAMPLES if is_brief else None]:
@@ -200,7 +200,7 @@ class PlanningCommand(PlainCommand):
 
     def _is_brief(self, ctx: Context) -> bool:
         """Whether the help is of the usual options: where there are many, and nothing is asked."""
-        is_asked = _TOPIC in ctx.meta or _asked_workload(ctx) is not None
+        is_asked = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
         return not is_asked and len(self.params) > _MANY
 
 
@@ -239,7 +239,7 @@ def examples(name: str, workload: str | None = None) -> list[str]:
     ]
 
 
-def _asked_workload(ctx: Context) -> str | None:
+def _requested_workload(ctx: Context) -> str | None:
     """The workload that a command line or its topic names; None where it names none."""
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from planner.decide.improve import Attempts
     from planner.decide.near import Change
-    from planner.launch.imported import Imported
-    from planner.launch.rewrite import Rewritten
+    from planner.launch.imported import ImportedLaunch
+    from planner.launch.rewrite import RewriteResult
     from planner.question.request import Request
     from planner.show.page import Block
     from planner.workloads.base import Evaluation
     from planner.workloads.plan import Plan
 
 
-@options.taking(
+@options.with_term_options(
     "question",
     "limit",
     how=(
@@ -34,49 +34,51 @@ if TYPE_CHECKING:
         "objective", "wrapper", "launch_output", "specs", "quiet",
     ),
 )  # fmt: skip
-def launch(given: options.Given) -> None:
+def launch(values: options.OptionValues) -> None:
     """Write the files that start a plan, a given one or the recommended one."""
-    if given["target"] is None:
-        return _list(given)
-    wrapper = checked_launch(given, given["target"])
-    if not options.is_given(given, "workload"):
-        given["workload"] = usual_workload(given["target"], given["workload"])
-    request = make_request(given)
-    if given["plan"] is None and given["from_file"] is None:
+    if values["target"] is None:
+        return _list(values)
+    wrapper = checked_launch(values, values["target"])
+    if not options.is_set(values, "workload"):
+        values["workload"] = usual_workload(values["target"], values["workload"])
+    request = make_request(values)
+    if values["plan"] is None and values["from_file"] is None:
         from planner.launch.write import for_target
         from planner.show.answers import recommended_of
 
-        request = recommended_of(for_target(request, given["target"])).request()
-    elif given.get("imported") is not None:
-        from planner.launch.assumed import as_started
-        from planner.launch.write import translated
+        request = recommended_of(for_target(request, values["target"])).request()
+    elif values.get("imported") is not None:
+        from planner.launch.assumed import apply_engine_start
+        from planner.launch.write import translate_request
 
-        file_request, _ = as_started(request)
-        request = translated(file_request, given["target"])
-        if request != file_request and not given["quiet"]:
+        file_request, _ = apply_engine_start(request)
+        request = translate_request(file_request, values["target"])
+        if request != file_request and not values["quiet"]:
             _compare(file_request, request)
-    write_launch(given, request, given["target"], wrapper)
+    write_launch(values, request, values["target"], wrapper)
     return None
 
 
-def _compare(own: Request, other: Request) -> None:
+def _compare(own_request: Request, other: Request) -> None:
     """Say how fast a user's launch file is, and the same plan in the other tool."""
     from planner.errors import InfeasibleError
-    from planner.launch.assumed import full_row, judged
-    from planner.show.page import said
-    from planner.show.terminal import make_console, write
+    from planner.launch.assumed import evaluate_launch, full_row
+    from planner.show.page import make_lines
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.imported import translation_text
     from planner.show.views.infeasible import infeasible_message
     from planner.workloads.plan import result_of
 
-    plan, found, _ = judged(other)
+    plan, found, _ = evaluate_launch(other)
     if found.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
-    rows = [full_row(judged(own)[1]), full_row(found)]
-    write(make_console(), [said(translation_text(own, other, *rows), indent="  ")])
+    rows = [full_row(evaluate_launch(own_request)[1]), full_row(found)]
+    print_blocks(
+        make_console(), [make_lines(translation_text(own_request, other, *rows), indent="  ")]
+    )
 
 
-def checked_launch(given: options.Given, target: str) -> str:
+def checked_launch(values: options.OptionValues, target: str) -> str:
     """The wrapper that was asked for, before any work is done.
 
     Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
@@ -86,9 +88,9 @@ def checked_launch(given: options.Given, target: str) -> str:
     from planner.launch.wrappers import wrapper_of
 
     target_of(target)
-    wrapper: str = given["wrapper"] or SCRIPT
+    wrapper: str = values["wrapper"] or SCRIPT
     wrapper_of(wrapper)
-    if given["launch_output"] is None:
+    if values["launch_output"] is None:
         raise LaunchError("Give a directory for the files with --output.")
     return wrapper
 
@@ -102,92 +104,97 @@ def usual_workload(target: str, default: str) -> str:
 
 
 def write_launch(
-    given: options.Given, request: Request, target: str, wrapper: str, *, stdout_taken: bool = False
+    values: options.OptionValues,
+    request: Request,
+    target: str,
+    wrapper: str,
+    *,
+    stdout_taken: bool = False,
 ) -> None:
     """Write the files of a request and say what they are."""
     from planner.launch.write import launch_of, save_launch
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.imported import launch_blocks
 
     made = launch_of(request, target, wrapper)
-    folder: Path = given["launch_output"]
+    folder: Path = values["launch_output"]
     save_launch(folder, made)
-    if not given["quiet"]:
-        write(make_console(stderr=stdout_taken), launch_blocks(made, folder))
+    if not values["quiet"]:
+        print_blocks(make_console(stderr=stdout_taken), launch_blocks(made, folder))
 
 
-def _list(given: options.Given) -> None:
+def _list(values: options.OptionValues) -> None:
     """All targets; options that ask for a plan need one."""
-    from planner.cli.options import is_given
+    from planner.cli.options import is_set
     from planner.errors import LaunchError
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.imported import targets_blocks
 
-    if any(is_given(given, name) for name in given if name not in ("context", "quiet")):
+    if any(is_set(values, name) for name in values if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
-    write(make_console(), targets_blocks())
+    print_blocks(make_console(), targets_blocks())
 
 
-def estimate_imported(given: options.Given, request: Request) -> None:
+def estimate_imported(values: options.OptionValues, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
     from planner.base.files import check_outputs
     from planner.decide.fitting import MEMORIES
     from planner.decide.improve import allowed, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.assumed import full_row, judged
+    from planner.launch.assumed import evaluate_launch, full_row
     from planner.launch.rewrite import can_say
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.infeasible import headline, infeasible_message
     from planner.show.views.load import refuse_overload
     from planner.show.views.search import write_estimate
     from planner.workloads.given import parse_settings
     from planner.workloads.plan import result_of
 
-    imported: Imported = given["imported"]
-    check_outputs(None, given["json"], given.get("mocker_profile"))
-    picture = picture_of("estimate", given)
-    plan, found, notes = judged(request, given["burst"])
+    imported: ImportedLaunch = values["imported"]
+    check_outputs(None, values["json"], values.get("mocker_profile"))
+    picture = picture_of("estimate", values)
+    plan, found, notes = evaluate_launch(request, values["burst"])
     row = full_row(found)
-    beside = parse_settings(given["settings"] or [])
+    beside = parse_settings(values["settings"] or [])
     defaults = imported.defaults.keys() - beside.keys()
     may_be = allowed(request, row, partial(can_say, imported), defaults)
     changes = best_changes(plan, found, may_be)
     attempts = None
     if not changes and found.rejected_by in MEMORIES:
         attempts = attempts_of(plan, found, may_be, imported.target.profiles)
-    change, rewritten, is_whole = _chosen(given, plan, found, changes)
+    change, rewritten, is_whole = _chosen(values, plan, found, changes)
     if not found.rejected_by or found.rejected_by in MEMORIES:
-        more = _told(imported, change, rewritten)
-        write_estimate(given["json"], plan, found, given["context"].obj, launch_file=more)
+        more = _launch_json(imported, change, rewritten)
+        write_estimate(values["json"], plan, found, values["context"].obj, launch_file=more)
     if not found.rejected_by:
-        draw_plan(given, picture, plan, found.candidates)
-    if not given["quiet"]:
-        console = make_console(stderr=given["json"] == Path("-"))
+        draw_plan(values, picture, plan, found.candidates)
+    if not values["quiet"]:
+        console = make_console(stderr=values["json"] == Path("-"))
         others = [one for one in changes if one is not change]
         told = _change_blocks(
-            given, plan, found, row, change, others, rewritten, is_whole, attempts
+            values, plan, found, row, change, others, rewritten, is_whole, attempts
         )
-        write(console, _blocks(given, plan, found, row, notes, told))
-    if given["write"] and rewritten is not None:
+        print_blocks(console, _blocks(values, plan, found, row, notes, told))
+    if values["write"] and rewritten is not None:
         if not is_whole:
             raise LaunchError(
                 f"{imported.path}: nothing was written: the change is not whole there."
             )
         for one in (rewritten, *rewritten.others):
             if one.before != one.after:
-                _write(one.path, one, quiet=given["quiet"])
+                _write(one.path, one, quiet=values["quiet"])
     if found.rejected_by:
         result = result_of(plan, found)
         is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
-        if is_told and not given["quiet"]:
+        if is_told and not values["quiet"]:
             raise InfeasibleError(headline(plan, result))
         raise InfeasibleError(infeasible_message(plan, result, found))
     refuse_overload(plan, found.candidates)
 
 
 def _chosen(
-    given: options.Given, plan: Plan, found: Evaluation, changes: list[Change]
-) -> tuple[Change | None, Rewritten | None, bool]:
+    values: options.OptionValues, plan: Plan, evaluation: Evaluation, changes: list[Change]
+) -> tuple[Change | None, RewriteResult | None, bool]:
     """The change to make, the file with it, and whether that says the whole of it.
 
     The best one whose file reads back as the configuration that was promised; else the best.
@@ -198,69 +205,71 @@ def _chosen(
     best = recommended_change(changes)
     if best is None:
         return None, None, False
-    imported = given["imported"]
+    imported = values["imported"]
     others = sorted((one for one in changes if one is not best), key=lambda one: -one.value)
-    first: Rewritten | None = None
+    first: RewriteResult | None = None
     for change in (best, *others):
         try:
-            made = _rewritten(imported, plan, found, change)
+            made = _rewritten(imported, plan, evaluation, change)
         except LaunchError:  # the target cannot say the whole of it
             continue
         first = first or made
-        if made.diff and _reads_as(given, made, change):
+        if made.diff and _reads_as(values, made, change):
             return change, made, True
     return best, first, False
 
 
-def _reads_as(given: options.Given, made: Rewritten, change: Change) -> bool:
+def _reads_as(values: options.OptionValues, made: RewriteResult, change: Change) -> bool:
     """Whether the changed file starts the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
-    from planner.launch.assumed import full_row, judged
+    from planner.launch.assumed import evaluate_launch, full_row
     from planner.question.terms import terms_of
 
-    imported: Imported = given["imported"]
+    imported: ImportedLaunch = values["imported"]
     assumed = {name: imported.values[name] for name in imported.assumed}
     of_file = {"from_file": imported.path, "launch_text": made.after, "launch_assumed": assumed}
-    again = {**given, **of_file, "quiet": True}
+    again = {**values, **of_file, "quiet": True}
     with tempfile.TemporaryDirectory() as folder:
         if made.others:  # read where the changed ones stand beside the file
             again["from_file"] = Path(folder, imported.path.name)
-            beside = {one.path: one.text for one in imported.found.files.values() if one.path}
+            beside = {one.path: one.text for one in imported.command.files.values() if one.path}
             texts = {**beside, **{one.path: one.after for one in made.others}}
             for path, text in {**texts, again["from_file"]: made.after}.items():
                 Path(folder, path.name).write_text(text, encoding="utf-8")
         try:
-            _, found, _ = judged(make_request(again), given["burst"])
+            _, found, _ = evaluate_launch(make_request(again), values["burst"])
         except PlannerError:
             return False
     row = full_row(found)
-    parameters = terms_of(given["workload"], "parameter")
+    parameters = terms_of(values["workload"], "parameter")
     return not found.rejected_by and all(
         row.get(name) == change.row[name] for name in parameters if name in change.row
     )
 
 
-def _rewritten(imported: Imported, plan: Plan, found: Evaluation, change: Change) -> Rewritten:
+def _rewritten(
+    imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
+) -> RewriteResult:
     """The user's file with a change."""
     from dataclasses import replace
 
-    from planner.launch.rewrite import rewritten
-    from planner.launch.target import Job
-    from planner.workloads.pinned import PinnedPlan
-    from planner.workloads.plan import evaluated, one_configuration
+    from planner.launch.rewrite import rewrite_launch
+    from planner.launch.target import LaunchJob
+    from planner.workloads.pinned import SavedPlan
+    from planner.workloads.plan import evaluate, make_single_plan
 
-    request = PinnedPlan.of(plan, change.row).request()
+    request = SavedPlan.of(plan, change.row).request()
     if "concurrency" in change.changed:
         # The number that the file tells the engine changes with the plan's.
         request = replace(request, max_num_seqs=None)
-    after = one_configuration(request)
-    jobs = Job.of_plan(plan, found), Job.of_plan(after, evaluated(after))
-    return rewritten(imported, *jobs, changed=change.changed)
+    after = make_single_plan(request)
+    jobs = LaunchJob.of_plan(plan, evaluation), LaunchJob.of_plan(after, evaluate(after))
+    return rewrite_launch(imported, *jobs, changed=change.changed)
 
 
-def _told(
-    imported: Imported, change: Change | None, rewritten: Rewritten | None
+def _launch_json(
+    imported: ImportedLaunch, change: Change | None, rewritten: RewriteResult | None
 ) -> dict[str, object]:
     """The part of the JSON file that is about the launch file."""
     return {
@@ -286,18 +295,18 @@ def _told(
 
 
 def _blocks(
-    given: options.Given,
+    values: options.OptionValues,
     plan: Plan,
-    found: Evaluation,
+    evaluation: Evaluation,
     row: Row,
     notes: tuple[str, ...],
     change: Iterator[Block],
 ) -> Iterator[Block]:
     from planner.decide.fitting import MEMORIES
-    from planner.show.page import GAP, said
+    from planner.show.page import GAP, make_lines
     from planner.show.views.imported import (
-        beside_blocks,
         misfit_blocks,
+        other_counts_blocks,
         shorter_blocks,
         started_blocks,
         understood_blocks,
@@ -306,34 +315,34 @@ def _blocks(
     from planner.show.views.search import estimate_blocks, one_blocks
     from planner.show.views.search import misfit_blocks as all_misfit_blocks
 
-    yield from understood_blocks(given["imported"], is_full=given["full"])
-    yield said(*(f"  {note}" for note in notes))
+    yield from understood_blocks(values["imported"], is_full=values["full"])
+    yield make_lines(*(f"  {note}" for note in notes))
     yield GAP
-    if found.rejected_by:
-        if given["full"] and found.rejected_by in found.source.rejections:
-            yield from all_misfit_blocks(plan, found)
-        elif found.rejected_by in MEMORIES:
+    if evaluation.rejected_by:
+        if values["full"] and evaluation.rejected_by in evaluation.source.rejections:
+            yield from all_misfit_blocks(plan, evaluation)
+        elif evaluation.rejected_by in MEMORIES:
             yield from misfit_blocks(plan, row)
-        if found.rejected_by == "out_of_memory":
-            yield from shorter_blocks(given["imported"], plan, found)
-    elif given["full"]:
-        yield from estimate_blocks(plan, found)
+        if evaluation.rejected_by == "out_of_memory":
+            yield from shorter_blocks(values["imported"], plan, evaluation)
+    elif values["full"]:
+        yield from estimate_blocks(plan, evaluation)
     else:
-        yield from one_blocks(plan, found)
+        yield from one_blocks(plan, evaluation)
         yield from started_blocks(plan, row)
         yield from wasted_blocks(row)
     yield from change
-    yield from beside_blocks(given["question"])
+    yield from other_counts_blocks(values["question"])
 
 
 def _change_blocks(
-    given: options.Given,
+    values: options.OptionValues,
     plan: Plan,
-    found: Evaluation,
+    evaluation: Evaluation,
     row: Row,
     change: Change | None,
     others: list[Change],
-    rewritten: Rewritten | None,
+    rewritten: RewriteResult | None,
     is_whole: bool,
     attempts: Attempts | None,
 ) -> Iterator[Block]:
@@ -341,21 +350,21 @@ def _change_blocks(
     from planner.optimize.result_columns import fit_probability
     from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
 
-    is_running, fits = not found.rejected_by, fit_probability(row)
+    is_running, fits = not evaluation.rejected_by, fit_probability(row)
     yield from change_blocks(
         plan.workload.name, change, row, is_running=is_running, fits=fits, attempts=attempts
     )
     if change is not None and not is_running:
         yield from next_blocks(plan.workload.name, change, others, row)
     if rewritten is not None and is_whole:
-        yield from diff_blocks(rewritten, is_written=given["write"])
+        yield from diff_blocks(rewritten, is_written=values["write"])
     elif rewritten is not None:
         yield from by_hand_blocks(rewritten)
 
 
-def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
+def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
     """Put the change into the user's file; its text before stays in a file beside it."""
-    from planner.base.files import written_whole
+    from planner.base.files import write_atomically
     from planner.errors import OutputError
     from planner.show.terminal import make_console
 
@@ -365,7 +374,7 @@ def _write(path: Path, rewritten: Rewritten, *, quiet: bool) -> None:
         raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
     mode = path.stat().st_mode
     for target, text in ((kept, rewritten.before), (path, rewritten.after)):
-        with written_whole(target) as file:
+        with write_atomically(target) as file:
             file.write(text)
         target.chmod(mode & 0o7777)
     if not quiet:

@@ -12,25 +12,31 @@ import typer
 
 from planner.base.cells import Value
 from planner.cli import complete
-from planner.cli.help import HOW, PlanningCommand, Taken, of_command
-from planner.question.inputs import read, whole
+from planner.cli.help import HOW, OptionSpec, PlanningCommand, command_options
+from planner.question.inputs import parse_int, parse_value
 from planner.question.request import Request
 from planner.question.terms import Term, glossary
-from planner.specs.cache import steady
-from planner.workloads.given import EXHAUSTIVE, parse_settings, question_of, read_burst, read_driver
+from planner.specs.cache import snapshot_files
+from planner.workloads.given import (
+    EXHAUSTIVE,
+    parse_settings,
+    read_burst,
+    read_driver,
+    search_request,
+)
 from planner.workloads.given import make_request as _make_request
 
 if TYPE_CHECKING:
     from planner.optimize.source import Candidates
     from planner.show.views.plots.picture import Picture
-    from planner.workloads.pinned import PinnedPlan
+    from planner.workloads.pinned import SavedPlan
     from planner.workloads.plan import Plan
 
 
-Given: TypeAlias = dict[str, Any]
+OptionValues: TypeAlias = dict[str, Any]
 """What a command was given: the value of every option by name, and its ``context``."""
 
-Command: TypeAlias = Callable[[Given], None]
+Command: TypeAlias = Callable[[OptionValues], None]
 _OTHER_NAMES = {
     "settings": "--set",
     "all_rows": "--all",
@@ -57,7 +63,7 @@ OF_ONE_PLAN = (
 """The options of ``HOW`` by which one plan is given."""
 
 
-def taking(
+def with_term_options(
     *kinds: str,
     without: Iterable[str] = (),
     how: Iterable[str],
@@ -77,10 +83,10 @@ def taking(
 
     def decorate(command: Command) -> Callable[..., None]:
         def run(context: typer.Context, **values: object) -> None:
-            with steady():
+            with snapshot_files():
                 command({"context": context, **values})
 
-        rows: dict[str, Taken] = {"context": (typer.Context, inspect.Parameter.empty)}
+        rows: dict[str, OptionSpec] = {"context": (typer.Context, inspect.Parameter.empty)}
         also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
         several = "operator" in kinds
         rows |= {name: _of_term(term, also.get(name, []), several) for name, term in asked.items()}
@@ -91,20 +97,20 @@ def taking(
     return decorate
 
 
-def own(command: str) -> Callable[[Command], Callable[..., None]]:
+def with_command_options(command: str) -> Callable[[Command], Callable[..., None]]:
     """A command that takes the options that the rows of `planner.cli.help` have for it alone."""
 
     def decorate(function: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
             function(values)
 
-        return _signed(run, of_command(command), function)
+        return _signed(run, command_options(command), function)
 
     return decorate
 
 
 def _signed(
-    run: Callable[..., None], rows: Mapping[str, Taken], command: Callable[..., None]
+    run: Callable[..., None], rows: Mapping[str, OptionSpec], command: Callable[..., None]
 ) -> Callable[..., None]:
     """The function with the name of a command, and parameters for typer to read."""
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -119,7 +125,7 @@ def _signed(
     return run
 
 
-def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Taken:
+def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> OptionSpec:
     """The type of a term's option and its value where not given; ``also`` are other names.
 
     ``several``: the command takes several values of all.
@@ -142,13 +148,13 @@ def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Tak
     return Annotated[str | None, option], None
 
 
-def is_given(given: Given, name: str) -> bool:
+def is_set(values: OptionValues, name: str) -> bool:
     """Whether the user gave an option; one that the command lacks is not given."""
-    source = given["context"].get_parameter_source(name) if name in given else None
+    source = values["context"].get_parameter_source(name) if name in values else None
     return source is not None and source.name == "COMMANDLINE"
 
 
-def how(given: Given) -> dict[str, Value]:
+def driver_settings(values: OptionValues) -> dict[str, Value]:
     """The driver and, for Optuna, its settings.
 
     Raises SearchSpaceError if one of them is impossible, or all rows are asked for of a driver that
@@ -158,11 +164,11 @@ def how(given: Given) -> dict[str, Value]:
 
     names = ("driver", "trials", "seed", "sampler")
     chosen = read_driver(
-        {name: given[name] for name in names if is_given(given, name)}, option_name
+        {name: values[name] for name in names if is_set(values, name)}, option_name
     )
     if chosen["driver"] == EXHAUSTIVE:
         return chosen
-    if given["all_rows"]:
+    if values["all_rows"]:
         raise SearchSpaceError("--all writes every configuration: it needs --driver exhaustive.")
     return chosen
 
@@ -170,29 +176,31 @@ def how(given: Given) -> dict[str, Value]:
 _NAMES = ("plot", "picture", "dark", "picture_width")
 
 
-def picture_of(command: str, given: Given) -> Picture | None:
+def picture_of(command: str, values: OptionValues) -> Picture | None:
     """The picture that was asked for; None without one. The file of a timeline is checked, too.
 
     Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn, or not
     there.
     """
-    plot, name, dark, width = (given.get(one) for one in _NAMES)
-    timeline = given.get("timeline")
+    plot, name, dark, width = (values.get(one) for one in _NAMES)
+    timeline = values.get("timeline")
     if not any((plot, name, dark, width, timeline)):
         return None
-    from planner.show.views.plots.picture import asked_picture, check_picture, read_width
+    from planner.show.views.plots.picture import check_picture, read_width, requested_picture
 
-    others = [given.get(other) for other in ("csv", "json", "output", "save_plan")]
+    others = [values.get(other) for other in ("csv", "json", "output", "save_plan")]
     if timeline is not None:
         check_picture(timeline, "--timeline", others, more=(".json",))
         others.append(timeline)
         if plot is None and name is None:
             read_width(width)  # what is said of the look is said of the timeline
             return None
-    return asked_picture(command, plot, name, dark=bool(dark), width=width, others=others)
+    return requested_picture(command, plot, name, dark=bool(dark), width=width, others=others)
 
 
-def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Candidates) -> None:
+def draw_plan(
+    values: OptionValues, picture: Picture | None, plan: Plan, candidates: Candidates
+) -> None:
     """Draw and write what was asked for of one configuration.
 
     Raises OutputError or SearchSpaceError if a file cannot be written, or the workload has no
@@ -202,19 +210,19 @@ def draw_plan(given: Given, picture: Picture | None, plan: Plan, candidates: Can
         from planner.show.views.plots.picture import draw
 
         draw(picture, plan, candidates)
-    path: Path | None = given.get("timeline")
+    path: Path | None = values.get("timeline")
     if path is not None:
         from planner.show.views.plots.timeline import write_timeline
 
-        write_timeline(path, plan, candidates, dark=given["dark"], width=given["picture_width"])
-    profile: Path | None = given.get("mocker_profile")
+        write_timeline(path, plan, candidates, dark=values["dark"], width=values["picture_width"])
+    profile: Path | None = values.get("mocker_profile")
     if profile is not None:
         from planner.decide.predictor import Predictor
 
         Predictor.of(candidates).save_mocker_profile(profile)
 
 
-def found_in(given: Given) -> tuple[Path, Request] | None:
+def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     """The file of --plan or --from, and what it asks.
 
     A launch file of the user's becomes ``given["question"]``; ``given["launch_text"]`` is read in
@@ -222,7 +230,7 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     """
     from planner.errors import PlannerError, SearchSpaceError
 
-    plan, source, row = (given.get(name) for name in ("plan", "from_file", "row"))
+    plan, source, row = (values.get(name) for name in ("plan", "from_file", "row"))
     if source is None and row is not None:
         raise SearchSpaceError("--row needs --from: the file or directory whose row it is.")
     if plan is not None and source is not None:
@@ -230,42 +238,42 @@ def found_in(given: Given) -> tuple[Path, Request] | None:
     path: Path | None = plan or source
     if path is None:
         return None
-    number = None if row is None else whole(row, "--row")
+    number = None if row is None else parse_int(row, "--row")
     from planner.sweeps.any_plan import is_launch_file, pinned_in
 
     if source is not None and is_launch_file(source):
         from planner.launch.assumed import LaunchFile
 
-        asked = {**given_answers(given).questions, **parse_settings(given["settings"] or [])}
-        asked |= given.get("launch_assumed") or {}
+        asked = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
+        asked |= values.get("launch_assumed") or {}
         question = LaunchFile(
             path=source,
-            asked=asked,
-            specs=given["specs"],
+            answers=asked,
+            specs=values["specs"],
             number=number,
-            text=given.get("launch_text"),
-            said=option_of,
-            workload=given.get("workload") if is_given(given, "workload") else None,
+            text=values.get("launch_text"),
+            option_name=option_of,
+            workload=values.get("workload") if is_set(values, "workload") else None,
         ).question()
-        given["imported"], given["question"] = question.imported, question
+        values["imported"], values["question"] = question.imported, question
         return source, question.request
-    pinned = pinned_in(path, number, given["specs"])
-    _tell_defaulted(path, pinned)
+    pinned = pinned_in(path, number, values["specs"])
+    _warn_defaulted(path, pinned)
     try:
         return path, pinned.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _tell_defaulted(path: Path, pinned: PinnedPlan) -> None:
+def _warn_defaulted(path: Path, pinned: SavedPlan) -> None:
     """Say on stderr which parameters a plan of an older version leaves to their defaults."""
-    from planner.show.page import said
-    from planner.show.terminal import make_console, write
+    from planner.show.page import make_lines
+    from planner.show.terminal import make_console, print_blocks
 
     if names := pinned.defaulted:
         told = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
         line = f"{told} its default: {', '.join(names)}."
-        write(make_console(stderr=True), [said(line)])
+        print_blocks(make_console(stderr=True), [make_lines(line)])
 
 
 def option_of(name: str) -> str:
@@ -276,7 +284,7 @@ def option_of(name: str) -> str:
 
 
 # Options that do nothing alone: what they need, and whether it is there.
-_NEEDS: dict[str, tuple[str, Callable[[Given], bool]]] = {
+_NEEDS: dict[str, tuple[str, Callable[[OptionValues], bool]]] = {
     "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
     "compare_api": (
         "the report or --json: leave out --quiet",
@@ -302,100 +310,104 @@ _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
 _THOUSANDS = ("k", "K", "M")
 
 
-def make_request(given: Given, *, is_search: bool = False) -> Request:
+def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
     """A `planner.Request` from what was given; a search leaves the layout of a file open.
 
     Raises SpecError or SearchSpaceError if a text is not what its option takes, the workload knows
     no such option, or it does nothing alone.
     """
-    plan = _plan_of(given)
+    plan = _request_of_plan_file(values)
     if plan is not None and is_search:
-        given["own"] = plan
-        plan = question_of(plan)
-    questions, bounds = given_answers(given)
-    asked: dict[str, object] = {"workload": given["workload"], "specs": given["specs"], **questions}
+        values["own"] = plan
+        plan = search_request(plan)
+    questions, bounds = split_answers(values)
+    asked: dict[str, object] = {
+        "workload": values["workload"],
+        "specs": values["specs"],
+        **questions,
+    }
     if plan is None or is_search:
-        words = ",".join(given.get("objective") or [])
+        words = ",".join(values.get("objective") or [])
         asked |= {"objectives": words or None, "constraints": bounds}
-    settings = parse_settings(given["settings"] or [])
-    request = _make_request({**asked, "settings": settings}, base=plan, said=option_name)
+    settings = parse_settings(values["settings"] or [])
+    request = _make_request({**asked, "settings": settings}, base=plan, option_name=option_name)
     from planner.errors import SearchSpaceError
 
     for name, (needed, is_there) in _NEEDS.items():
-        if is_given(given, name) and not is_there(given):
+        if is_set(values, name) and not is_there(values):
             raise SearchSpaceError(f"{option_name(name)} needs {needed}.")
-    if given.get("compare_api"):
-        from planner.decide.api_comparison import check_comparable
+    if values.get("compare_api"):
+        from planner.decide.api_comparison import require_token_pricing
 
-        check_comparable(given["workload"], option_name)
-    given["burst"] = read_burst(request.workload, given.get("burst"), option_name)
-    given["top"] = whole(given.get("top", 1), "--top", 1)
-    _tell_lengths(given)
+        require_token_pricing(values["workload"], option_name)
+    values["burst"] = read_burst(request.workload, values.get("burst"), option_name)
+    values["top"] = parse_int(values.get("top", 1), "--top", 1)
+    _echo_lengths(values)
     return request
 
 
-def as_started(given: Given, request: Request) -> Request:
+def apply_engine_start(values: OptionValues, request: Request) -> Request:
     """The request of a launch file as its engine runs it, as every command judges it; says what
     that changes on stderr. Others stay as they are."""
-    if given.get("imported") is None:
+    if values.get("imported") is None:
         return request
-    from planner.launch.assumed import as_started as started_by_engine
-    from planner.show.page import said
-    from planner.show.terminal import make_console, write
+    from planner.launch.assumed import apply_engine_start as started_by_engine
+    from planner.show.page import make_lines
+    from planner.show.terminal import make_console, print_blocks
 
-    started, notes = started_by_engine(request, given.get("burst"))
-    if not given["quiet"]:
-        write(make_console(stderr=True), [said(*notes)])
+    started, notes = started_by_engine(request, values.get("burst"))
+    if not values["quiet"]:
+        print_blocks(make_console(stderr=True), [make_lines(*notes)])
     return started
 
 
-class Answers(NamedTuple):
+class SplitAnswers(NamedTuple):
     """What was given for questions, and for limits, by name."""
 
     questions: dict[str, object]
     limits: dict[str, object]
 
 
-def given_answers(given: Given) -> Answers:
+def split_answers(values: OptionValues) -> SplitAnswers:
     """The questions and limits that the user answered."""
-    answers = Answers({}, {})
-    for name in given:
-        if name in _OTHERS or not is_given(given, name):
+    answers = SplitAnswers({}, {})
+    for name in values:
+        if name in _OTHERS or not is_set(values, name):
             continue
         term = glossary().get(name)
         if term is not None and "sizing" in term.kind:
             continue
         is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
-        (answers.limits if is_limit else answers.questions)[name] = given[name]
+        (answers.limits if is_limit else answers.questions)[name] = values[name]
     return answers
 
 
-def _plan_of(given: Given) -> Request | None:
+def _request_of_plan_file(values: OptionValues) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
     from planner.errors import SearchSpaceError
 
-    found = found_in(given)
+    found = plan_file_of(values)
     if found is None:
         return None
     path, plan = found
-    if is_given(given, "workload") and given["workload"] != plan.workload:
+    if is_set(values, "workload") and values["workload"] != plan.workload:
         raise SearchSpaceError(
             f"{path} is a plan of --workload {plan.workload}: leave --workload out."
         )
-    given["workload"] = plan.workload
+    values["workload"] = plan.workload
     return plan
 
 
-def _tell_lengths(given: Given) -> None:
+def _echo_lengths(values: OptionValues) -> None:
     """Say how many tokens 8k are: lengths are often meant in powers of two."""
     for name, term in glossary().items():
-        text = str(given.get(name) or "").strip()
+        text = str(values.get(name) or "").strip()
         is_length = term.type == "count" and term.unit == "tokens"
-        if given["quiet"] or not is_length or not text.endswith(_THOUSANDS):
+        if values["quiet"] or not is_length or not text.endswith(_THOUSANDS):
             continue
         other = f"{text[:-1]}{text[-1].upper()}i"
         typer.echo(
-            f"{term.option_name} {text}: {read(term, text):,} tokens; {other} would be "
-            f"{read(term, other):,}.",
+            f"{term.option_name} {text}: {parse_value(term, text):,} tokens; {other} would be "
+            f"{parse_value(term, other):,}.",
             err=True,
         )

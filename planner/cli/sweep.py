@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from planner.cli import options
-from planner.cli.app import PlainCommand, PlainGroup
+from planner.cli.app import TextOptionCommand, TextOptionGroup
 from planner.cli.help import PlanningCommand
-from planner.cli.options import Given, given_answers, picture_of
-from planner.question.inputs import whole
+from planner.cli.options import OptionValues, picture_of, split_answers
+from planner.question.inputs import parse_int
 from planner.workloads.given import parse_settings
 
 if TYPE_CHECKING:
@@ -30,31 +30,31 @@ planner sweep show DIR --where "gpu == 'h100-sxm-80gb' and cost_usd < 2e6" --sor
 planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR --against OTHER."""
 
 
-@options.own("sweep show")
-def show(given: Given) -> None:
+@options.with_command_options("sweep show")
+def show(values: OptionValues) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
     from planner.base.files import check_outputs
     from planner.errors import SearchSpaceError
-    from planner.show.terminal import make_console, write
-    from planner.sweeps.show import Shown, shown_blocks
+    from planner.show.terminal import make_console, print_blocks
+    from planner.sweeps.show import SweepQuery, shown_blocks
 
-    check_outputs(given["csv"], given["json"])
-    drawn = picture_of("sweep", given)
-    if drawn is not None and given["against"] is not None:
+    check_outputs(values["csv"], values["json"])
+    drawn = picture_of("sweep", values)
+    if drawn is not None and values["against"] is not None:
         raise SearchSpaceError("--plot draws one sweep: leave out --against.")
-    names = (field.name for field in fields(Shown))
-    asked = Shown(**{name: given[name] for name in names if given[name] is not None})
+    names = (field.name for field in fields(SweepQuery))
+    asked = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
     if drawn is not None:
         from planner.sweeps.show import draw_shown
 
         draw_shown(drawn, asked)
-    write(make_console(), shown_blocks(asked))
+    print_blocks(make_console(), shown_blocks(asked))
 
 
 _DEFAULT = "run"
 
 
-class _RunUnlessNamed(PlainGroup):
+class _RunUnlessNamed(TextOptionGroup):
     """``planner sweep PLAN`` runs it; words that name a command are that command."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
@@ -87,11 +87,11 @@ sweep = typer.Typer(
     rich_markup_mode=None,
     help="Run every combination of the lists in a plan.",
 )
-sweep.command("show", cls=PlainCommand, epilog=EPILOG)(show)
+sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
 
 
 @sweep.command(_DEFAULT, cls=_Run, hidden=True)
-@options.taking(
+@options.with_term_options(
     "question",
     "limit",
     how=(
@@ -100,46 +100,46 @@ sweep.command("show", cls=PlainCommand, epilog=EPILOG)(show)
         "specs", "quiet",
     ),
 )  # fmt: skip
-def run(given: options.Given) -> None:
+def run(values: options.OptionValues) -> None:
     """Run every combination of what a plan lists, each one search; go on where one was ended."""
     from planner.base.files import check_path
     from planner.sweeps.run import run_sweep
 
-    if given["save_sweep"] is not None:
-        check_path(given["save_sweep"])
-    picture = picture_of("sweep", given)
-    workers = _workers(given)
-    plan = _plan(given)
-    if given["save_sweep"] is not None:
-        from planner.base.files import written_whole
+    if values["save_sweep"] is not None:
+        check_path(values["save_sweep"])
+    picture = picture_of("sweep", values)
+    workers = _workers(values)
+    plan = _plan(values)
+    if values["save_sweep"] is not None:
+        from planner.base.files import write_atomically
 
-        with written_whole(given["save_sweep"]) as file:
+        with write_atomically(values["save_sweep"]) as file:
             file.write(plan.to_toml())
-        if given["output"] is None:
+        if values["output"] is None:
             return
-    if given["output"] is None:
+    if values["output"] is None:
         raise _usage("Give a directory for the results with --output.")
     from planner.show.terminal import stoppable_bar
 
-    with stoppable_bar(plan.num_scenarios, "scenarios", quiet=given["quiet"]) as progress:
-        run_sweep(plan, given["output"], run=workers, fresh=given["fresh"], progress=progress)
-    _tell(given, picture)
-    _refuse_none(given["output"])
+    with stoppable_bar(plan.num_scenarios, "scenarios", quiet=values["quiet"]) as progress:
+        run_sweep(plan, values["output"], run=workers, fresh=values["fresh"], progress=progress)
+    _show_result(values, picture)
+    _refuse_none(values["output"])
 
 
-def _tell(given: options.Given, picture: Picture | None) -> None:
+def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
     """What the sweep found: a picture, and in words."""
-    from planner.sweeps.show import Shown, asked_summary
+    from planner.sweeps.show import SweepQuery, requested_summary
 
-    asked = Shown(folder=given["output"])
+    asked = SweepQuery(folder=values["output"])
     if picture is not None:
         from planner.sweeps.show import draw_shown
 
         draw_shown(picture, asked)
-    if not given["quiet"]:
-        from planner.show.terminal import make_console, write
+    if not values["quiet"]:
+        from planner.show.terminal import make_console, print_blocks
 
-        write(make_console(), asked_summary(asked))
+        print_blocks(make_console(), requested_summary(asked))
 
 
 def _refuse_none(folder: Path) -> None:
@@ -154,43 +154,43 @@ def _refuse_none(folder: Path) -> None:
         )
 
 
-def _workers(given: options.Given) -> Run:
+def _workers(values: options.OptionValues) -> Run:
     """Where the work is done: on the cores here, or on a cluster."""
     from planner.base.processes import num_cores
     from planner.sweeps.run import on_cores
 
-    if given["dask"] is None:
-        return on_cores(whole(given["workers"] or num_cores(), "--workers", 1))
-    if given["workers"] is not None:
+    if values["dask"] is None:
+        return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
+    if values["workers"] is not None:
         raise _usage("--workers are processes here; those of --dask are what its cluster has.")
     from planner.sweeps.dask_workers import on_dask
 
-    return on_dask(given["dask"], None if given["quiet"] else _say)
+    return on_dask(values["dask"], None if values["quiet"] else _say)
 
 
 def _say(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _plan(given: options.Given) -> SweepPlan:
+def _plan(values: options.OptionValues) -> SweepPlan:
     """The plan of a file, or the one that the options make."""
     from planner.sweeps.read import make_sweep, read_plan
 
-    answers = given_answers(given)
-    words = given["objective"] or []
-    settings = parse_settings(given["settings"] or [])
+    answers = split_answers(values)
+    words = values["objective"] or []
+    settings = parse_settings(values["settings"] or [])
     answered = {**answers.questions, **answers.limits}
     asked = {**answered, **settings}
-    if words or options.is_given(given, "workload"):
-        asked["workload"] = given["workload"]
-    if given["sweep_plan"] is not None:
+    if words or options.is_set(values, "workload"):
+        asked["workload"] = values["workload"]
+    if values["sweep_plan"] is not None:
         if asked:
             name = options.option_name(next(iter(asked)))
             raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
-        return read_plan(given["sweep_plan"], given["specs"])
-    table: dict[str, object] = {"workload": given["workload"], **answered, "settings": settings}
+        return read_plan(values["sweep_plan"], values["specs"])
+    table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
     table |= {"objectives": ",".join(words)} if words else {}
-    return make_sweep(table, given["specs"], said=options.option_name)
+    return make_sweep(table, values["specs"], option_name=options.option_name)
 
 
 def _usage(message: str) -> Exception:

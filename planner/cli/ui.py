@@ -11,27 +11,27 @@ from planner.cli import options
 from planner.errors import require_installed
 
 
-@options.own("ui")
-def ui(given: options.Given) -> None:
+@options.with_command_options("ui")
+def ui(values: options.OptionValues) -> None:
     """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
     require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
     from planner.ui.guard import Limits
     from planner.ui.serve import serve
 
-    Catalogue(given["specs"])  # a folder that is none is told now
-    limits = Limits(seconds=given["time_limit"], **_workers(given))
+    Catalogue(values["specs"])  # a folder that is none is told now
+    limits = Limits(seconds=values["time_limit"], **_workers(values))
 
     def said(link: str) -> None:
-        if not given["quiet"]:
+        if not values["quiet"]:
             typer.echo(f"planner is at {link} (Ctrl-C ends it)", err=True)
 
-    asked = {name: given[name] for name in ("host", "port", "specs")}
-    serve(**asked, token=given["token"] or "", limits=limits, said=said)
+    asked = {name: values[name] for name in ("host", "port", "specs")}
+    serve(**asked, token=values["token"] or "", limits=limits, said=said)
 
 
-@options.own("mcp")
-def mcp(given: options.Given) -> None:
+@options.with_command_options("mcp")
+def mcp(values: options.OptionValues) -> None:
     """Answer assistants: the questions as tools of the Model Context Protocol."""
     for module in ("mcp", "jinja2"):
         require_installed("planner mcp needs", "mcp", module)
@@ -39,16 +39,16 @@ def mcp(given: options.Given) -> None:
     from planner.ui.guard import Limits
     from planner.ui.tools import serve
 
-    Catalogue(given["specs"])
-    serve(Limits(seconds=given["time_limit"], **_workers(given)), given["specs"])
+    Catalogue(values["specs"])
+    serve(Limits(seconds=values["time_limit"], **_workers(values)), values["specs"])
 
 
-def _workers(given: options.Given) -> dict[str, int]:
-    return {} if given["workers"] is None else {"workers": given["workers"]}
+def _workers(values: options.OptionValues) -> dict[str, int]:
+    return {} if values["workers"] is None else {"workers": values["workers"]}
 
 
-@options.own("report")
-def report(given: options.Given) -> None:
+@options.with_command_options("report")
+def report(values: options.OptionValues) -> None:
     """Write a result as one page: the answer, alternatives, the front, sources."""
     from planner.base.files import check_path
     from planner.errors import SearchSpaceError
@@ -56,7 +56,7 @@ def report(given: options.Given) -> None:
     from planner.show.html import page_html
     from planner.ui.pages.read import page_of
 
-    output, markdown, result = given["output"], given["markdown"], given["result"]
+    output, markdown, result = values["output"], values["markdown"], values["result"]
     targets = [path for path in (output, markdown) if path is not None]
     if not targets:
         raise SearchSpaceError("Give --output FILE.html, --markdown FILE.md, or both.")
@@ -68,17 +68,17 @@ def report(given: options.Given) -> None:
             raise SearchSpaceError(f"{path}: is the result itself; give another file.")
     if output is not None:
         require_installed("Pages need", "report", "jinja2")
-    page = page_of(result, given["specs"])
+    page = page_of(result, values["specs"])
     if output is not None:
-        _write(output, page_html(page), given["quiet"])
+        _write(output, page_html(page), values["quiet"])
     if markdown is not None:
-        _write(markdown, as_markdown(page), given["quiet"])
+        _write(markdown, as_markdown(page), values["quiet"])
 
 
 def _write(path: Path, words: str, quiet: bool) -> None:
-    from planner.base.files import STDOUT, written_whole
+    from planner.base.files import STDOUT, write_atomically
 
-    with written_whole(path) as file:
+    with write_atomically(path) as file:
         file.write(words)
     if path != STDOUT and not quiet:
         typer.echo(f"Written: {path}", err=True)

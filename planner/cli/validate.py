@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from planner.cli import options
-from planner.cli.options import Given, picture_of
+from planner.cli.options import OptionValues, picture_of
 
 if TYPE_CHECKING:
     from planner.base.enums import TemplateKind
-    from planner.validation.compare import Row
+    from planner.validation.compare import ComparedRun
     from planner.validation.library import Library
     from planner.validation.runs import Runs
 
 
-def validate_log(given: Given) -> None:
+def validate_log(values: OptionValues) -> None:
     """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
     Raises LaunchError if the log cannot be read, or is of another run than the plan's.
@@ -27,15 +27,15 @@ def validate_log(given: Given) -> None:
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.validation import add_row, comparison_blocks
     from planner.validation.inference.cases import Mode
     from planner.validation.logs.compare import compare
-    from planner.validation.logs.planned import Planned
+    from planner.validation.logs.planned import PredictedRun
 
-    log, plan, output = given["log"], given["plan"], given["output"]
+    log, plan, output = values["log"], values["plan"], values["output"]
     for name in ("runs", "template", "profile", "plot"):
-        if given[name] is not None:
+        if values[name] is not None:
             option = "RUNS" if name == "runs" else f"--{name}"
             raise SpecError(f"--log compares a log with its plan alone: leave out {option}.")
     if log is None:
@@ -49,16 +49,16 @@ def validate_log(given: Given) -> None:
         if output == STDOUT:
             raise SpecError("--output adds the row of a log to a file, not to stdout.")
         check_path(output)
-    planned = Planned.read(plan, given["specs"])
-    found = compare(read_log(log, given["log_format"]), planned, log.name)
-    if not given["quiet"]:
-        write(make_console(), comparison_blocks(found, planned, log))
+    planned = PredictedRun.read(plan, values["specs"])
+    found = compare(read_log(log, values["log_format"]), planned, log.name)
+    if not values["quiet"]:
+        print_blocks(make_console(), comparison_blocks(found, planned, log))
     if all(quantity.predicted is None for quantity in found.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:
         return
     added = add_row(output, found, planned)
-    if not given["quiet"]:
+    if not values["quiet"]:
         done = "has the run" if added else "had the run already"
         command = f"planner calibrate {output} --output my_profile.toml fits to it"
         if found.cells.get("mode") == Mode.DISAGGREGATED:
@@ -66,19 +66,19 @@ def validate_log(given: Given) -> None:
         typer.echo(f"\n{output} {done}: {command}")
 
 
-@options.own("validate")
-def validate(given: options.Given) -> None:
+@options.with_command_options("validate")
+def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
     The runs are of training or inference. Exits with 5 where no row has both a measurement and a
     prediction. With --log the run is read of what it printed, and --output adds it to a table
     that `planner calibrate` takes.
     """
-    if any(given[name] is not None for name in ("log", "plan", "log_format")):
-        return validate_log(given)
+    if any(values[name] is not None for name in ("log", "plan", "log_format")):
+        return validate_log(values)
     from planner.base.files import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.show.terminal import make_console, write
+    from planner.show.terminal import make_console, print_blocks
     from planner.show.views.validation import (
         not_understood,
         nothing_compared,
@@ -90,15 +90,15 @@ def validate(given: options.Given) -> None:
     from planner.validation.library import Library, replacing
     from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
 
-    catalogue, quiet = Catalogue(given["specs"]), given["quiet"]
-    runs, output, profile = given["runs"], given["output"], given["profile"]
+    catalogue, quiet = Catalogue(values["specs"]), values["quiet"]
+    runs, output, profile = values["runs"], values["output"], values["profile"]
     if output is not None:
         check_path(output)
-    picture = picture_of("validate", given)
-    if given["template"] is not None:
+    picture = picture_of("validate", values)
+    if values["template"] is not None:
         if runs is not None:
             raise SpecError(f"--template writes a table, it does not read {runs}: use --output.")
-        return _write_template(given["template"], output or STDOUT)
+        return _write_template(values["template"], output or STDOUT)
     files = (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
     library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
@@ -113,7 +113,7 @@ def validate(given: options.Given) -> None:
     if not quiet:
         for table, rows in found:
             blocks = validation_blocks(kind_of(table), rows)
-            write(make_console(stderr=output == STDOUT), blocks)
+            print_blocks(make_console(stderr=output == STDOUT), blocks)
     for line in (line for table, _ in found for line in not_understood(table)):
         typer.echo(line, err=True)
     if not any(row.compared for _, rows in found for row in rows):
@@ -124,14 +124,14 @@ def validate(given: options.Given) -> None:
 def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
-    from planner.base.files import written_whole
+    from planner.base.files import write_atomically
     from planner.validation.runs import template
 
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
 
 
-def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
+def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[ComparedRun]:
     from planner.show.terminal import progress_bar
     from planner.validation.compare import joined, predict
 
@@ -139,16 +139,16 @@ def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[Row]:
         return joined(table, predict(table, library, progress=progress))
 
 
-@options.own("calibrate")
-def calibrate(given: options.Given) -> None:
+@options.with_command_options("calibrate")
+def calibrate(values: options.OptionValues) -> None:
     """Fit a framework or engine profile to measured runs."""
-    from planner.base.files import check_path, written_whole
-    from planner.show.terminal import make_console, write
+    from planner.base.files import check_path, write_atomically
+    from planner.show.terminal import make_console, print_blocks
     from planner.specs.catalogue import Catalogue
     from planner.validation.calibration import profile_text, require_fitting
 
     require_fitting()
-    catalogue, output = Catalogue(given["specs"]), given["output"]
+    catalogue, output = Catalogue(values["specs"]), values["output"]
     check_path(output)
     from planner.show.terminal import progress_bar
     from planner.show.views.validation import calibration_blocks
@@ -157,19 +157,19 @@ def calibrate(given: options.Given) -> None:
     from planner.validation.library import Library
     from planner.validation.runs import read_runs
 
-    table, library = read_runs(given["runs"]), Library(catalogue=catalogue)
+    table, library = read_runs(values["runs"]), Library(catalogue=catalogue)
     kind = CALIBRATED[table.kind]
-    framework = given["framework"]
+    framework = values["framework"]
     stem = None if framework is None else catalogue.find(kind.profiles, framework).stem
     name, rows = measured_runs(table, library, stem)
     profile = kind.load(library, name)
-    parameters = chosen_parameters(kind.parameters(profile), profile.name, given["parameter"])
-    with progress_bar(number_of_fits(rows), "fits", quiet=given["quiet"]) as progress:
+    parameters = chosen_parameters(kind.parameters(profile), profile.name, values["parameter"])
+    with progress_bar(number_of_fits(rows), "fits", quiet=values["quiet"]) as progress:
         found = fit(rows, parameters, progress)
-    origin = f"fitted to {found.runs} runs of {given['runs'].name} by planner calibrate"
+    origin = f"fitted to {found.runs} runs of {values['runs'].name} by planner calibrate"
     gpus = dict.fromkeys(row.case.gpu.name for row in rows)
-    with written_whole(output) as file:
+    with write_atomically(output) as file:
         file.write(profile_text(catalogue.find(kind.profiles, name), found, origin, [*gpus]))
-    if not given["quiet"]:
-        write(make_console(), calibration_blocks(profile.name, found, kind.time))
+    if not values["quiet"]:
+        print_blocks(make_console(), calibration_blocks(profile.name, found, kind.time))
         typer.echo(f"\nWritten to {output}: use it with {kind.option} {output}")

@@ -8,7 +8,7 @@ from functools import cache
 
 from planner.base.enums import LinkKind, Precision
 from planner.base.records import record
-from planner.confidence.intervals import PLACE, TRANSFERRED, farther
+from planner.confidence.intervals import PLACE, TRANSFERRED, farther_basis
 from planner.confidence.software import read_table
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
@@ -39,7 +39,7 @@ def gpu_class(gpu: GpuSpec) -> str:
     return "volta"
 
 
-def scale(num_gpus: int, gpus_per_node: int) -> str:
+def scale_class(num_gpus: int, gpus_per_node: int) -> str:
     """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
     if num_gpus <= gpus_per_node:
         return "gpu" if num_gpus == 1 else "node"
@@ -138,7 +138,7 @@ class Release:
         return f"No run of {own} was measured, the nearest are of {other}."
 
 
-def lacks_of(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
+def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[str, ...]:
     """Of an engine ``profile`` in a ``release`` (empty: not said) what no run was measured with.
 
     An architecture is measured where some model of a run on the engine has all its kinds of
@@ -172,11 +172,11 @@ def stated_release(version: str) -> str:
     return version if is_release else ""
 
 
-def basis_words(basis: str, lacks: tuple[str, ...]) -> str:
+def format_basis(basis: str, lacks: tuple[str, ...]) -> str:
     """How near measured runs are, and what of a prediction none was measured with."""
     if not lacks:
         return basis
-    return f"{farther(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in lacks)}"
+    return f"{farther_basis(basis, TRANSFERRED)}, {' and '.join(_WORDS[name] for name in lacks)}"
 
 
 def tool_of(profile: str, known: Mapping[str, object]) -> str:

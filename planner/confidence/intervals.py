@@ -45,7 +45,7 @@ class Rule(Protocol):
 
 
 @record(kw_only=True)
-class Tables:
+class ErrorTables:
     """The files of a kind of runs: of intervals by ``keys``, of what was calibrated, of fits.
 
     ``widening`` has what intervals are wider by where runs like these are far, ``places`` how many
@@ -61,7 +61,7 @@ class Tables:
     defaults: str = "fit_defaults.csv"
 
 
-TRAINING_TABLES = Tables(
+TRAINING_TABLES = ErrorTables(
     keys=("framework", "gpu_class", "scale", "task", "kind"),
     intervals="intervals.csv",
     calibrated="calibrated.csv",
@@ -69,7 +69,7 @@ TRAINING_TABLES = Tables(
     widening="widening.csv",
     places="places.csv",
 )
-INFERENCE_TABLES = Tables(
+INFERENCE_TABLES = ErrorTables(
     keys=("engine", "gpu_class", "mode", "kind"),
     intervals="inference_intervals.csv",
     calibrated="engines_calibrated.csv",
@@ -138,7 +138,7 @@ class Confidence:
 
 
 def basis_of(
-    rule: Rule, silicon: str, kind: str, tables: Tables, *, is_assumed: bool = False
+    rule: Rule, silicon: str, kind: str, tables: ErrorTables, *, is_assumed: bool = False
 ) -> str:
     """How near the calibration runs are: measured, transferred, roofline or assumed.
 
@@ -158,7 +158,7 @@ def basis_of(
     return TRANSFERRED if near else ROOFLINE
 
 
-def runs_at(rule: Rule, gpu: str, tables: Tables, work: str) -> int:
+def runs_at(rule: Rule, gpu: str, tables: ErrorTables, work: str) -> int:
     """How many published runs at a kind of ``work`` are of a software on a GPU.
 
     ``work`` is the task of training or the mode of inference. Runs of another name count where it
@@ -184,7 +184,7 @@ def _is_as(row: Mapping[str, str], rule: Rule, releases: bool) -> bool:
 def interval_of(
     quantity: str,
     keys: tuple[str, ...],
-    tables: Tables,
+    tables: ErrorTables,
     basis: str = "",
     profile: str = "",
     lacks: tuple[str, ...] = (),
@@ -201,7 +201,7 @@ def interval_of(
     """
     place = tables.keys.index(_GPU_CLASS)
     of_quantity = [row for row in _intervals(tables) if row.quantity == quantity]
-    near = farther(basis, TRANSFERRED) if lacks else basis
+    near = farther_basis(basis, TRANSFERRED) if lacks else basis
     classes = {keys[place], *_classes_behind(near, keys[_SOFTWARE], tables, profile)}
     best = [
         interval
@@ -221,13 +221,13 @@ def interval_of(
     return min(low, low**wider), max(high, high**wider)
 
 
-def farther(one: str, other: str) -> str:
+def farther_basis(one: str, other: str) -> str:
     """The basis of two whose runs are farther."""
     return max(one, other, key=BASES.index)
 
 
 @cache
-def _classes_behind(basis: str, software: str, tables: Tables, profile: str) -> frozenset[str]:
+def _classes_behind(basis: str, software: str, tables: ErrorTables, profile: str) -> frozenset[str]:
     """The classes of GPUs whose errors may be those of a prediction of a basis.
 
     ``transferred``: those that this software has runs on, or its profile was calibrated on;
@@ -252,7 +252,7 @@ def _holds(row: Interval, keys: tuple[str, ...]) -> bool:
     return all(mine in ("", given) for mine, given in zip(row.keys, keys, strict=True))
 
 
-def _wider(tables: Tables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
+def _wider(tables: ErrorTables, quantity: str, basis: str, lacks: tuple[str, ...]) -> float:
     r"""What runs of a basis, or of one that is nearer, need, and what each lack adds.
 
     A release or an architecture without runs is at least as far as a transferred prediction, and as
@@ -270,13 +270,13 @@ def _wider(tables: Tables, quantity: str, basis: str, lacks: tuple[str, ...]) ->
 
 
 @cache
-def _widening(tables: Tables) -> dict[tuple[str, str], float]:
+def _widening(tables: ErrorTables) -> dict[tuple[str, str], float]:
     rows = read_table(tables.widening)
     return {(row["quantity"], row["basis"]): float(row["factor"]) for row in rows}
 
 
 @cache
-def _intervals(tables: Tables) -> tuple[Interval, ...]:
+def _intervals(tables: ErrorTables) -> tuple[Interval, ...]:
     return tuple(
         Interval(
             quantity=row["quantity"],
@@ -307,14 +307,15 @@ BAD_CASE = 0.9
 _DEVIATION = NormalDist()
 
 
-def checked_confidence(given: float, said: str = "confidence") -> float:
+def checked_confidence(given: float, option_name: str = "confidence") -> float:
     """A confidence that the intervals tell of.
 
     Raises SearchSpaceError if it is none.
     """
     if not MEDIAN <= given <= SUREST:
         raise SearchSpaceError(
-            f"{said} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the {LEVEL:.0%} "
+            f"{option_name} is from {MEDIAN:g} (the prediction) to {SUREST:g} (the end of the "
+            f"{LEVEL:.0%} "
             f"interval; published runs support no more), or {MEDIAN:.0%} to {SUREST:.0%}, not "
             f"{given:g}."
         )
@@ -425,7 +426,7 @@ def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Nume
 
 
 @cache
-def memory_errors(tables: Tables, software: str, kind: str, scale: str) -> MemoryErrors:
+def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> MemoryErrors:
     """Those of the most specific runs that there are enough of.
 
     ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
@@ -439,7 +440,7 @@ def memory_errors(tables: Tables, software: str, kind: str, scale: str) -> Memor
 
 
 @cache
-def default_fit_confidence(tables: Tables) -> float:
+def default_fit_confidence(tables: ErrorTables) -> float:
     """The confidence at which both wrong verdicts on published runs left out are as frequent."""
     (row,) = (row for row in read_table(tables.defaults) if row["fits"] == tables.fits)
     return float(row["confidence"])

@@ -13,7 +13,7 @@ from planner.base.arrays import FloatArray
 from planner.confidence.intervals import BASES, SUREST, are_tied
 
 
-class Standing(NamedTuple):
+class RankedPlan(NamedTuple):
     """A plan in a ranking by one positive quantity in any unit.
 
     Parameters
@@ -43,7 +43,7 @@ class Standing(NamedTuple):
         return self.lack < len(BASES)
 
 
-def lack_of(basis: str, runs: float) -> int:
+def evidence_rank(basis: str, runs: float) -> int:
     """How little evidence there is: 0 for measured runs; what has no run on its GPU comes last.
 
     ``basis`` begins with one of `BASES`, ``runs`` are those on this very GPU, NaN unknown.
@@ -56,26 +56,26 @@ def lack_of(basis: str, runs: float) -> int:
     return near + len(BASES) * (runs == 0)
 
 
-def tied(one: Standing, other: Standing) -> bool:
+def are_plans_tied(plan: RankedPlan, other: RankedPlan) -> bool:
     """Whether published runs do not tell which of two is better.
 
     Of the same GPU and software they differ in layout, which runs tell apart beyond a factor;
     where the time is the same, too, the price decides. Of others, the errors on the sides that
     face each other are taken as independent.
     """
-    best, worst = sorted((one, other), key=lambda found: found.value)
+    best, worst = sorted((plan, other), key=lambda found: found.value)
     if best.value <= 0 or best.value == worst.value:
         return best.value == worst.value
-    if one.kin == other.kin:
+    if plan.kin == other.kin:
         gap = math.log(worst.value / best.value)
-        is_same_plan = one.time == other.time
-        return not is_same_plan and gap < math.log(max(one.tie_factor, other.tie_factor))
+        is_same_plan = plan.time == other.time
+        return not is_same_plan and gap < math.log(max(plan.tie_factor, other.tie_factor))
     if not (best.high >= best.value and worst.low <= worst.value):  # unknown ends among them
         return False
     return are_tied((best.value, best.high), (worst.value, worst.low))
 
 
-def most_known(ordered: Sequence[Standing]) -> int:
+def best_supported(ordered: Sequence[RankedPlan]) -> int:
     """The place of the plan to take among those ordered by their bad case, the best first.
 
     It is the first of those with the most evidence that are tied with the first, and no more than
@@ -87,9 +87,9 @@ def most_known(ordered: Sequence[Standing]) -> int:
     return min(places, key=lambda at: (ordered[at].lack, at))
 
 
-def _is_as_good(first: Standing, one: Standing) -> bool:
-    away = abs(math.log(one.bad / first.bad)) if one.bad > 0 and first.bad > 0 else math.inf
-    return away <= math.log(first.tie_factor) and tied(first, one)
+def _is_as_good(first: RankedPlan, plan: RankedPlan) -> bool:
+    away = abs(math.log(plan.bad / first.bad)) if plan.bad > 0 and first.bad > 0 else math.inf
+    return away <= math.log(first.tie_factor) and are_plans_tied(first, plan)
 
 
 _POINTS = 400
@@ -99,7 +99,7 @@ _FARTHEST, _LEAST = 6.0, 1e-9
 _cdf = np.vectorize(NormalDist().cdf, otypes=[np.float64])
 
 
-def regrets(standings: Sequence[Standing], sign: int = 1) -> FloatArray:
+def regrets(standings: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     r"""What each plan is expected to lose against the best of all, as a share of its value.
 
     ``sign`` is 1 where less is better; where more is, values count as their inverse: a rate as the

@@ -10,13 +10,13 @@ from planner.confidence.intervals import (
     LEVEL,
     MEASURED,
     Confidence,
-    Tables,
+    ErrorTables,
     basis_of,
     interval_of,
     runs_at,
 )
 
-RL_TABLES = Tables(
+RL_TABLES = ErrorTables(
     keys=("framework", "gpu_class", "kind"),
     intervals="rl_intervals.csv",
     calibrated="rl_calibrated.csv",
@@ -44,7 +44,7 @@ _TAIL = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 @record(kw_only=True)
-class OwnSteps:
+class FittedSteps:
     """Steps on a GPU that a profile was fitted to, and the spread of those that were left out.
 
     ``error`` is the standard deviation of the logarithm of predicted over measured.
@@ -69,7 +69,7 @@ class OwnSteps:
 
 
 def rl_confidence(
-    framework: str, gpu: str, gpu_class: str, kind: str, own: OwnSteps | None = None
+    framework: str, gpu: str, gpu_class: str, kind: str, own: FittedSteps | None = None
 ) -> Confidence:
     """Factors on a predicted step, by how near the published steps are, and those of a user.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.base.enums import AdapterTargets
-from planner.base.reading import shipped_rows
+from planner.base.reading import packaged_rows
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel, LossKernel
 from planner.base.training_names import TrainingObjective
@@ -23,7 +23,7 @@ Rule = TypeVar("Rule")
 @cache
 def read_table(name: str, folder: Path = FOLDER) -> tuple[Mapping[str, str], ...]:
     """The rows of a CSV file, of this package where no folder is given."""
-    return tuple(shipped_rows(folder / name))
+    return tuple(packaged_rows(folder / name))
 
 
 _READ: Mapping[str, Callable[[str], object]] = {
@@ -112,7 +112,7 @@ def _framework_rules() -> tuple[FrameworkRule, ...]:
 
 
 @cache
-def slower_at_first(framework: str) -> float:
+def first_run_slowdown(framework: str) -> float:
     """The step time of the slowest published first run over that of the tuned one, 1 or more.
 
     ``framework`` is a label of `planner.confidence.software`. The frameworks of the table are

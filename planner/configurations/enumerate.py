@@ -10,11 +10,11 @@ from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import BoolArray, FloatArray, Values, distinct
+from planner.base.arrays import BoolArray, FloatArray, Values, sorted_unique
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.question.inputs import LARGEST, read, suggestion
+from planner.question.inputs import LARGEST, parse_value, suggestion
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, SearchSpace, expand
 
@@ -45,14 +45,14 @@ def refuse_unknown(
         raise SearchSpaceError(where + problem)
 
 
-def listed(choice: object, bases: Mapping[str, int]) -> list[object]:
+def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
     """The values of a choice of a space, or of a value or several that a user gave."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
 
 
-def checked(name: str, values: Iterable[object]) -> list[float]:
+def coded_values(name: str, values: Iterable[object]) -> list[float]:
     """Values of a parameter as codes, flags and numbers, without repetitions.
 
     Raises SearchSpaceError if a value is not one of the parameter's, or there is none.
@@ -87,7 +87,7 @@ def _known_code(name: str, value: str | float) -> float:
 
 def _read(name: str, value: object) -> float:
     term = glossary()[name]
-    code: float = term.coded(read(term, value))
+    code: float = term.coded(parse_value(term, value))
     return code
 
 
@@ -136,13 +136,13 @@ class OpenMesh(Generic[Table]):
     def values(self, name: str) -> Values:
         """The distinct values of a parameter, in increasing order."""
         (column,) = (factor[name] for axis in self.axes for factor in axis if name in factor)
-        return distinct(column)
+        return sorted_unique(column)
 
     def blocks(self, max_rows: int = _BLOCK_ROWS) -> Iterator[Table]:
         """Open meshes of at most about ``max_rows`` rows that together are the whole mesh."""
-        axes = [joined(axis) for axis in self.axes]
+        axes = [cross_product(axis) for axis in self.axes]
         lengths = [_length(axis) for axis in axes]
-        steps = steps_of(lengths, max_rows)
+        steps = block_steps(lengths, max_rows)
         shapes = [
             tuple(-1 if one == axis else 1 for one in range(len(lengths)))
             for axis in range(len(lengths))
@@ -171,11 +171,11 @@ def training_mesh(values: Mapping[str, Sequence[object]]) -> OpenMesh[TrainingCo
     """All combinations of the values of every parameter of training, by ``AXES``."""
     kind = TrainingConfigurations
     return OpenMesh(
-        kind=kind, axes=[[factor(kind, name, values[name]) for name in axis] for axis in AXES]
+        kind=kind, axes=[[single_axis(kind, name, values[name]) for name in axis] for axis in AXES]
     )
 
 
-def factor(kind: type[ConfigurationTable], name: str, values: Sequence[object]) -> Factor:
+def single_axis(kind: type[ConfigurationTable], name: str, values: Sequence[object]) -> Factor:
     """The values of one parameter that is chosen for itself."""
     return {name: kind.cast(name, values)}
 
@@ -185,7 +185,7 @@ def numbers(columns: Factor, name: str) -> FloatArray:
     return np.asarray(columns[name], dtype=np.float64)
 
 
-def joined(factors: Sequence[Factor]) -> Factor:
+def cross_product(factors: Sequence[Factor]) -> Factor:
     """Columns of all combinations of the entries of some factors, the last fastest."""
     found, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
     for factor in factors:
@@ -201,7 +201,7 @@ def _length(columns: Factor) -> int:
     return len(next(iter(columns.values())))
 
 
-def steps_of(lengths: Sequence[int], max_rows: int) -> list[int]:
+def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
     """How many entries of each axis a block takes: later axes whole first."""
     steps = []
     room = max_rows
@@ -219,17 +219,17 @@ _MOST_LISTED = 2**22
 
 
 @record(kw_only=True)
-class AsGiven:
+class SpecifiedValues:
     """Values of which a configuration has one each; none where nothing was given."""
 
     data_parallel: tuple[float, ...] = ()
     gradient_accumulation_steps: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, object]) -> AsGiven:
+    def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
         """Those of a user's settings."""
-        given = {name: listed(settings[name], {}) for name in FOLLOWING if name in settings}
-        return cls(**{name: tuple(checked(name, values)) for name, values in given.items()})
+        given = {name: as_values(settings[name], {}) for name in FOLLOWING if name in settings}
+        return cls(**{name: tuple(coded_values(name, values)) for name, values in given.items()})
 
     def is_broken(self, c: TrainingConfigurations) -> BoolArray:
         """Where configurations have others."""
@@ -251,7 +251,7 @@ class AsGiven:
             found = n / math.prod(degrees)
             if not np.any(np.isin(found, self.data_parallel)):
                 made = f"num_gpus {_all(values, 'num_gpus')} / {_product(values, _DEGREES)}"
-                raise _Disagree("data_parallel", self.data_parallel, made, found)
+                raise _ConflictingCounts("data_parallel", self.data_parallel, made, found)
         if self.gradient_accumulation_steps:
             copies = self.data_parallel or _copies(values)
             names = ("global_batch_size", "micro_batch_size")
@@ -265,29 +265,32 @@ class AsGiven:
                 whole = _all(values, "global_batch_size")
                 parts = f"(data_parallel {_text(copies)} x {_product(values, names[1:], '')})"
                 made = f"global_batch_size {whole} / {parts}"
-                raise _Disagree("gradient_accumulation_steps", steps, made, found)
+                raise _ConflictingCounts("gradient_accumulation_steps", steps, made, found)
 
 
-NOTHING_GIVEN = AsGiven()
+NOTHING_SPECIFIED = SpecifiedValues()
 
 
-class _Disagree(SearchSpaceError):
+class _ConflictingCounts(SearchSpaceError):
     """A number that was given is none that the others make."""
 
     def __init__(self, name: str, given: Sequence[float], made: str, found: FloatArray) -> None:
         super().__init__(
-            f"{name}={_text(given)} is given, but {made} is {_text(distinct(found))}: change one "
+            f"{name}={_text(given)} is given, but {made} is {_text(sorted_unique(found))}: "
+            "change one "
             f"of them, or leave out {name}, which follows from the others."
         )
 
 
-def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -> tuple[int, str]:
+def global_batch_of(
+    settings: Mapping[str, object], num_gpus: int, plain: int | None
+) -> tuple[int, str]:
     """The global batch that accumulation steps say, and how; ``plain``: degrees left out.
 
     ``plain`` is None in a search, whose degrees are open.
     Raises SearchSpaceError if what the batch follows from is open.
     """
-    given = AsGiven.of(settings)
+    given = SpecifiedValues.of(settings)
     (steps, *more) = given.gradient_accumulation_steps
     sizes = {name: _single(settings, name, plain) for name in (*_DEGREES, "micro_batch_size")}
     copies: float | None = None
@@ -306,14 +309,14 @@ def batch_of(settings: Mapping[str, object], num_gpus: int, plain: int | None) -
 
 
 def _single(settings: Mapping[str, object], name: str, plain: int | None) -> float | None:
-    values = checked(name, listed(settings[name], {})) if name in settings else [plain]
+    values = coded_values(name, as_values(settings[name], {})) if name in settings else [plain]
     return values[0] if len(values) == 1 else None
 
 
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
     """Numbers of copies that the GPUs make, whole ones."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-    found = distinct(n / math.prod(degrees))
+    found = sorted_unique(n / math.prod(degrees))
     whole = found[found == np.floor(found)]
     return [float(one) for one in (whole if len(whole) else found)]
 

@@ -17,18 +17,18 @@ from planner.configurations.table import (
     Rule,
     first_broken,
     indivisible,
-    predicted,
+    prediction_rule,
 )
 from planner.configurations.training_rules import OUT_OF_MEMORY, RULES
-from planner.specs.rollouts import RlWork, Rollouts
+from planner.specs.rollouts import RlWorkload, RolloutProfile
 
 
 @record(kw_only=True)
 class RlContext:
     """What the rules are judged against."""
 
-    rollouts: Rollouts
-    workload: RlWork
+    rollouts: RolloutProfile
+    workload: RlWorkload
 
 
 def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
@@ -72,7 +72,7 @@ def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
     return np.asarray(c.partial_rollout & ~possible)
 
 
-OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
+RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
         ("placement", "the framework does not run trainer and engine so", _placement),
@@ -94,19 +94,19 @@ OWN_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
 _OF_PLACEMENT = 4
 
 
-def misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
+def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray:
     """Rows of placements that a rule excludes, whatever layouts trainer and engine have."""
     ones = {name: 1 for name in RlConfigurations.names() if name not in RlConfigurations.plain()}
     rows = RlConfigurations.of(**{**ones, **columns})
-    codes = first_broken(OWN_RULES[:_OF_PLACEMENT], rows, context)
+    codes = first_broken(RL_ONLY_RULES[:_OF_PLACEMENT], rows, context)
     return np.broadcast_to(codes > 0, rows.shape)
 
 
-ROLLOUT_CACHE = predicted(
+ROLLOUT_CACHE = prediction_rule(
     "rollout_cache", "what the engine is told of the memory has no room for the longest answer"
 )
 RL_RULES: tuple[Reason, ...] = (
-    *OWN_RULES,
+    *RL_ONLY_RULES,
     *RULES,
     *(
         Reason(name=f"rollout_{rule.name}", description=f"of the engine, {rule.description}")

@@ -17,7 +17,7 @@ from planner.configurations.table import (
     first_broken,
     indivisible,
     left_over_gpus,
-    predicted,
+    prediction_rule,
     uneven_widths,
 )
 from planner.question.terms import terms_about
@@ -196,7 +196,7 @@ SERVING_RULES: tuple[Rule[ServingConfigurations, ServingContext], ...] = tuple(
     )
 )  # fmt: skip
 
-OUT_OF_SERVING_MEMORY = predicted(
+OUT_OF_SERVING_MEMORY = prediction_rule(
     "out_of_memory", "weights and the cache of all requests need more than the engine may use"
 )
 

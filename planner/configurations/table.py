@@ -20,7 +20,7 @@ from planner.base.arrays import (
     Values,
     first_true,
 )
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.enums import PipelineSchedule
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
@@ -140,7 +140,7 @@ class ConfigurationTable:
         )
 
 
-def word(name: str, value: float) -> str | float:
+def format_value(name: str, value: float) -> str | float:
     """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
     return glossary()[name].shown(value)
 
@@ -168,7 +168,7 @@ Judged = TypeVar("Judged", contravariant=True)
 Context = TypeVar("Context", contravariant=True)
 
 
-class _Split(Protocol):
+class _HasParallelism(Protocol):
     """Configurations of training or of serving."""
 
     @property
@@ -178,7 +178,7 @@ class _Split(Protocol):
     def tensor_parallel(self) -> FloatArray: ...
 
 
-class _OfModel(Protocol):
+class _HasModel(Protocol):
     """The context of either."""
 
     @property
@@ -206,12 +206,12 @@ def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
     return np.asarray(quotient != np.floor(quotient))
 
 
-def left_over_gpus(c: _Split, _: object) -> BoolArray:
+def left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
     """Where the GPUs are no whole number of copies."""
     return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
 
 
-def uneven_widths(c: _Split, context: _OfModel) -> BoolArray:
+def uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
     """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
     violated = np.zeros((), dtype=np.bool_)
     for mlp in context.model.feed_forwards:
@@ -227,14 +227,14 @@ def first_broken(
         return first_true(rule.violated(configurations, context) for rule in rules)
 
 
-def predicted(name: str, description: str) -> Rule[object, object]:
+def prediction_rule(name: str, description: str) -> Rule[object, object]:
     """A rule that no configuration breaks by itself: predictions tell."""
     return Rule(
         name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
     )
 
 
-OUT_OF_HOST_MEMORY = predicted(
+OUT_OF_HOST_MEMORY = prediction_rule(
     "out_of_host_memory", "what is offloaded or loads whole needs more than the host memory"
 )
 
@@ -313,7 +313,7 @@ class TrainingConfigurations(ConfigurationTable):
         return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
 
     @property
-    def any_own_states(self) -> bool:
+    def has_custom_optimizer(self) -> bool:
         """Whether any of them has another optimizer, or other formats, than its framework."""
         own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
         return any(code.any() for code in (*own, self.main_grads_precision))
@@ -356,13 +356,13 @@ DEGREES = tuple(
 )
 """Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
 
-SAID_TWICE = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
 """Values that other parameters say too, by parameter."""
 
-TOLD = columns_about("training_summary")
+SHOWN_COLUMNS = columns_about("training_summary")
 
 
-def brief(row: Mapping[str, object]) -> str:
+def format_layout(row: Mapping[str, object]) -> str:
     """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
 
     Rows of older versions lack parameters, which then are plain.
@@ -371,7 +371,7 @@ def brief(row: Mapping[str, object]) -> str:
     words = [
         f"{known[name].short}{row[name]}"
         for name in DEGREES
-        if row.get(name) and number_in(row, name) > 1
+        if row.get(name) and number_of_row(row, name) > 1
     ]
     words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
     words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
@@ -379,7 +379,7 @@ def brief(row: Mapping[str, object]) -> str:
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
         if not term.short and not term.option and term.type != "flag"
-        if row.get(name, term.plain) not in (term.plain, *SAID_TWICE.get(name, ()))
+        if row.get(name, term.plain) not in (term.plain, *IMPLIED_BY_OTHERS.get(name, ()))
     ]
     return ", ".join([" ".join(words), *others])
 

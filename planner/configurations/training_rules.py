@@ -30,7 +30,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
+from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
 from planner.configurations.table import (
     OUT_OF_HOST_MEMORY,
     Reason,
@@ -39,7 +39,7 @@ from planner.configurations.table import (
     first_broken,
     indivisible,
     left_over_gpus,
-    predicted,
+    prediction_rule,
     uneven_widths,
 )
 from planner.question.terms import terms_about
@@ -337,7 +337,7 @@ def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
 
 
-def beside_shards(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
+def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
     """Where an axis goes together with how weights are sharded."""
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
@@ -362,15 +362,15 @@ class Context:
     framework: FrameworkProfile
     workload: TrainingWorkload
     logits_in_layers: int = 1
-    as_given: AsGiven = NOTHING_GIVEN
+    specified: SpecifiedValues = NOTHING_SPECIFIED
 
 
 END_CHUNKS = 2
 """Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
 
 
-def _as_given(c: TrainingConfigurations, context: Context) -> BoolArray:
-    return context.as_given.is_broken(c)
+def _breaks_specified(c: TrainingConfigurations, context: Context) -> BoolArray:
+    return context.specified.is_broken(c)
 
 
 def _batch(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -521,12 +521,12 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         found["layer_split"] = c.layer_split
     for name in terms_about("collective"):
         if not getattr(f, name):
-            found[name] = (getattr(c, name) > 1) & ~beside_shards(c, f, name)
+            found[name] = (getattr(c, name) > 1) & ~allows_sharded_axis(c, f, name)
     if not f.interleaved_schedule:
         found["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
         replicas = "data_parallel_replicas"
-        found[replicas] = (c.data_parallel_replicas > 1) & ~beside_shards(c, f, replicas)
+        found[replicas] = (c.data_parallel_replicas > 1) & ~allows_sharded_axis(c, f, replicas)
     if not f.partial_recompute:
         found["recompute_num_layers"] = c.recompute_num_layers > 0
     parts = {Recompute.FEED_FORWARD: f.feed_forward_recompute}
@@ -587,7 +587,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
         ("global_batch_size", "data_parallel x micro_batch_size must divide global_batch_size",
          _batch),
         ("as_given", "data_parallel and gradient_accumulation_steps are those that were given",
-         _as_given),
+         _breaks_specified),
         ("attention_heads", "tensor_parallel must divide the heads of attention and of states, and"
          " divide the key-value heads or be a multiple of them", _heads),
         ("intermediate_size", "tensor_parallel must divide the feed-forward width", uneven_widths),
@@ -637,7 +637,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
     )
 )  # fmt: skip
 
-OUT_OF_MEMORY = predicted("out_of_memory", "the fullest GPU needs more memory than is usable")
+OUT_OF_MEMORY = prediction_rule("out_of_memory", "the fullest GPU needs more memory than is usable")
 
 REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
 """All that rejects a configuration before the user's limits, in order."""

@@ -9,7 +9,7 @@ from itertools import compress
 
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
-from planner.configurations.table import word
+from planner.configurations.table import format_value
 from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported
 from planner.errors import PlannerError
 from planner.optimize.exhaustive import without_assumed
@@ -18,7 +18,7 @@ from planner.optimize.result import SearchResult
 from planner.question.request import Request
 from planner.question.terms import glossary, remedies_of
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
@@ -36,7 +36,7 @@ _SCALES = {
 
 
 @record(kw_only=True)
-class _Remedy:
+class _Suggestion:
     """An option and the request with it; ``is_single``: it asks for one configuration."""
 
     option: str
@@ -44,7 +44,7 @@ class _Remedy:
     is_single: bool
 
 
-def remedies(plan: Plan, result: SearchResult) -> list[str]:
+def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
     """Options that make something feasible, each found so by a search of its own.
 
     All of them together judge ``advice_rows`` of the workload at most.
@@ -64,7 +64,7 @@ def remedies(plan: Plan, result: SearchResult) -> list[str]:
     return found
 
 
-def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
+def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
     """Families of remedies; of each the first that helps is enough."""
     if "request_rate" in result.rejected_by:
         yield _sized(plan)
@@ -79,7 +79,9 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
     for name, values in remedies_of(plan.workload.name).items():
         if name in lacking:
             continue
-        known = {str(word(name, value)).lower() for mesh in meshes for value in mesh.values(name)}
+        known = {
+            str(format_value(name, value)).lower() for mesh in meshes for value in mesh.values(name)
+        }
         yield iter([_with_settings(plan, {name: value}) for value in values if value not in known])
     yield _changed_together(plan, result)
     yield _freed_settings(plan)
@@ -90,10 +92,10 @@ def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Remedy]]:
         yield _other_batches(plan)
 
 
-def _helps(remedy: _Remedy, rows: int) -> tuple[bool, int]:
+def _helps(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
     """Whether something is feasible then, and how many of the ``rows`` are left."""
     try:
-        plan = (one_configuration if remedy.is_single else make_plan)(remedy.request)
+        plan = (make_single_plan if remedy.is_single else make_plan)(remedy.request)
     except PlannerError:
         return False, rows
     problem = without_assumed(plan.problem)
@@ -112,18 +114,18 @@ def _is_single(plan: Plan) -> bool:
     return plan.space.name == plan.workload.single
 
 
-def _changed(plan: Plan, option: str, **changes: object) -> _Remedy:
+def _changed(plan: Plan, option: str, **changes: object) -> _Suggestion:
     request = plan.request.changed(**changes)
-    return _Remedy(option=option, request=request, is_single=_is_single(plan))
+    return _Suggestion(option=option, request=request, is_single=_is_single(plan))
 
 
-def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Remedy:
+def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
     option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
     given = {name: [value] for name, value in settings.items()}
     return _changed(plan, option, settings={**plan.request.settings, **given})
 
 
-def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
+def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """Limits that a nearest miss keeps: as few others as it takes are relaxed with it."""
     for miss in result.nearest_misses:
         if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
@@ -155,7 +157,7 @@ def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
     return f"{term.option_name} {shown}{unit}", float(shown) * scale
 
 
-def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
+def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """For one configuration that is too large: as much of it as finds room."""
     for miss in result.nearest_misses:
         settings = plan.workload.fitting(miss.source, miss.configuration)
@@ -163,11 +165,11 @@ def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             yield _with_settings(plan, settings)
 
 
-def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
+def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
     """For one configuration whose memory is too small: several settings at once."""
     if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
         return
-    found = evaluated(plan)
+    found = evaluate(plan)
     if found.rejected_by not in MEMORIES or found.source.mesh is None:
         return
     for change in changes_that_fit(plan, found, lambda *_: True).changes:
@@ -176,7 +178,7 @@ def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Remedy]:
             yield _with_settings(plan, settings)
 
 
-def _freed_settings(plan: Plan) -> Iterator[_Remedy]:
+def _freed_settings(plan: Plan) -> Iterator[_Suggestion]:
     if _is_single(plan):
         return
     given = plan.request.settings
@@ -185,22 +187,22 @@ def _freed_settings(plan: Plan) -> Iterator[_Remedy]:
         yield _changed(plan, f"leaving out --set {name}", settings=kept)
 
 
-def _searches(plan: Plan) -> Iterator[_Remedy]:
+def _searches(plan: Plan) -> Iterator[_Suggestion]:
     """For one configuration: the whole default space, on as few GPUs as it takes."""
     for count in plan.counts[:1]:
         for power in range(_MOST_DOUBLINGS):
             gpus = count * 2**power
             wider = replace(plan.request, space=None, settings={}, num_gpus=gpus)
             option = f"`planner search` with --gpus {gpus}"
-            yield _Remedy(option=option, request=wider, is_single=False)
+            yield _Suggestion(option=option, request=wider, is_single=False)
 
 
-def _sized(plan: Plan) -> Iterator[_Remedy]:
+def _sized(plan: Plan) -> Iterator[_Suggestion]:
     """A rate that is too much for the GPUs: as many of them as it takes."""
     yield _changed(plan, "leaving out --gpus", num_gpus=None)
 
 
-def _more_gpus(plan: Plan) -> Iterator[_Remedy]:
+def _more_gpus(plan: Plan) -> Iterator[_Suggestion]:
     if not plan.counts:
         return
     largest = max(plan.counts)
@@ -214,7 +216,7 @@ def _more_gpus(plan: Plan) -> Iterator[_Remedy]:
         yield _changed(plan, f"--gpus {count}", num_gpus=count)
 
 
-def _other_batches(plan: Plan) -> Iterator[_Remedy]:
+def _other_batches(plan: Plan) -> Iterator[_Suggestion]:
     work, gpus = plan.problem.setting.workload, max(plan.counts)
     if not isinstance(work, TrainingWorkload):
         return

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.base.arrays import first
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.inference.serving import cached_tokens
 from planner.formulas.money import break_even_rate, cost_per_request, request_cost
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
-from planner.workloads.deployments import served
+from planner.workloads.deployments import as_candidates
 from planner.workloads.plan import Plan
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ApiComparison:
     cost_ends : 90 % interval of ``cost`` [USD]
     token_costs : cost by kind of token at full load [USD per million tokens]; NaN: no such tokens
     replicas : replicas that could each serve alone
-    asked_rate : requested rate [1/s]; None: not specified
+    requested_rate : requested rate [1/s]; None: not specified
     offers : offers of providers, current ones first, each cheapest first
     other_releases : number of offers of other releases of the architecture
     note : why there are no offers
@@ -92,7 +92,7 @@ class ApiComparison:
     cost_ends: Ends
     token_costs: Mapping[str, float]
     replicas: int
-    asked_rate: float | None
+    requested_rate: float | None
     offers: tuple[Offer, ...]
     other_releases: int
     note: str
@@ -143,7 +143,7 @@ class ApiComparison:
             "cost_per_hour_of_dearest_gpus_usd": self.cost_rate_range[1] * HOUR,
             **dict(zip((_RATE, *ends_of(_RATE)), rates, strict=True)),
             "replicas": self.replicas,
-            "request_rate_asked": self.asked_rate,
+            "request_rate_asked": self.requested_rate,
             **self._costs(),
             **{
                 f"cost_per_million_{kind}_tokens_usd": cost
@@ -152,8 +152,10 @@ class ApiComparison:
             "other_releases": self.other_releases,
             "note": self.note,
         }
-        known = {name: known_value(value) for name, value in found.items()}
-        offers = [{name: known_value(value) for name, value in row.items()} for row in self.rows()]
+        known = {name: value_or_none(value) for name, value in found.items()}
+        offers = [
+            {name: value_or_none(value) for name, value in row.items()} for row in self.rows()
+        ]
         return {**known, "offers": offers}
 
     def _costs(self) -> dict[str, float]:
@@ -205,21 +207,21 @@ class ApiComparison:
         return "self-host" if self.cost < offer.cost else "api"
 
 
-def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
+def compare_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
     """The first of these deployments beside the published prices of its model.
 
     Raises SearchSpaceError if the workload serves no stream of requests; SpecError if a list of
     prices has errors, one line for each.
     """
-    check_comparable(plan.workload.name)
+    require_token_pricing(plan.workload.name)
     # As it is with all that it holds in flight, also beside a load.
     whole = candidates.source.judged(candidates.configurations)
     table = {**whole.columns(), **getattr(whole, "promised", dict)()}
     loaded = {name: values for name, values in table.items() if not name.startswith("capacity_")}
     row = first_row(full_columns(loaded, plan.problem.sources))
-    setting = served(candidates).setting
+    setting = as_candidates(candidates).setting
     work, cached = setting.workload, first(cached_tokens(setting))
-    cost_rate, rate = number(row["cost_per_hour_usd"]) / HOUR, number(row[_RATE])
+    cost_rate, rate = number_or_nan(row["cost_per_hour_usd"]) / HOUR, number_or_nan(row[_RATE])
     rates = _ends(row, _RATE)
     cost = float(cost_per_request(cost_rate=cost_rate, request_rate=rate))
     of_million = _ends(row, "cost_per_million_tokens_usd")
@@ -245,10 +247,10 @@ def compared_with_apis(plan: Plan, candidates: Candidates) -> ApiComparison:
             of_million[1] * work.output_tokens / _MILLION,
         ),
         token_costs={
-            kind: number(row.get(f"cost_per_million_{kind}_tokens_usd")) for kind in _KINDS
+            kind: number_or_nan(row.get(f"cost_per_million_{kind}_tokens_usd")) for kind in _KINDS
         },
-        replicas=int(number(row["replicas"])) if row["prefill_gpu"] is None else 1,
-        asked_rate=plan.request.request_rate,
+        replicas=int(number_or_nan(row["replicas"])) if row["prefill_gpu"] is None else 1,
+        requested_rate=plan.request.request_rate,
         offers=tuple(offers),
         other_releases=others,
         note=note,
@@ -265,13 +267,15 @@ def _published(plan: Plan, model: str) -> tuple[Sequence[ApiPrice], int, str]:
     return prices, len(known) - len(prices), note
 
 
-def check_comparable(workload: str, said: Callable[[str], str] = str) -> None:
+def require_token_pricing(workload: str, option_name: Callable[[str], str] = str) -> None:
     """Refuse a workload that APIs do not sell by the token.
 
     Raises SearchSpaceError if it serves no stream of requests.
     """
     if workload != OF:
-        raise SearchSpaceError(f"{said('compare_api')} is for {said('workload')} {OF}.")
+        raise SearchSpaceError(
+            f"{option_name('compare_api')} is for {option_name('workload')} {OF}."
+        )
 
 
 def no_price(model: str, known: Sequence[str]) -> str:
@@ -308,14 +312,14 @@ def _range(row: Row, cost_rate: float) -> Ends:
     """USD/s at the least and at the most that is asked for these GPUs; prefill workers' own."""
     parts = {"": cost_rate}
     if row["prefill_gpu"] is not None:
-        million = number(row["cost_per_million_output_tokens_usd"])
-        own = million * number(row["output_tokens_per_s"]) / _MILLION
+        million = number_or_nan(row["cost_per_million_output_tokens_usd"])
+        own = million * number_or_nan(row["output_tokens_per_s"]) / _MILLION
         parts = {"": own, "prefill_": cost_rate - own}
 
     def asked(end: str) -> float:
         shares = {
-            of: number(row[f"{of}price_{end}_per_gpu_hour_usd"])
-            / number(row[f"{of}price_per_gpu_hour_usd"])
+            of: number_or_nan(row[f"{of}price_{end}_per_gpu_hour_usd"])
+            / number_or_nan(row[f"{of}price_per_gpu_hour_usd"])
             for of in parts
             if parts[of] > 0
         }
@@ -327,4 +331,4 @@ def _range(row: Row, cost_rate: float) -> Ends:
 def _ends(row: Row, column: str) -> Ends:
     """The ends of the interval of a column, unknown where it has none."""
     low, high = ends_of(column)
-    return number(row.get(low)), number(row.get(high))
+    return number_or_nan(row.get(low)), number_or_nan(row.get(high))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import BoolArray
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.configurations.table import (
@@ -44,8 +44,8 @@ from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate, make_single_plan
 
 MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
 MOST_GPUS = 1024
@@ -113,8 +113,8 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
     """
     current = evaluation.candidates.row
     end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
-    doublings = range(1, int(math.log2(max(end / number(current["num_gpus"]), 1))) + 1)
-    counts = [int(number(current["num_gpus"])) * 2**power for power in doublings]
+    doublings = range(1, int(math.log2(max(end / number_or_nan(current["num_gpus"]), 1))) + 1)
+    counts = [int(number_or_nan(current["num_gpus"])) * 2**power for power in doublings]
     most = max(counts, default=0)
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
@@ -161,8 +161,8 @@ def adapter_that_fits(plan: Plan) -> tuple[str, Row] | None:
         return None
     for kind in kinds[kinds.index(str(request.adapter)) + 1 :]:
         with suppress(PlannerError):
-            other = one_configuration(request.changed(adapter=kind))
-            judged = evaluated(other)
+            other = make_single_plan(request.changed(adapter=kind))
+            judged = evaluate(other)
             (row,) = full_rows(judged.table(), [judged.source])
             if not judged.rejected_by and not fit_probability(row) < SURE:
                 return kind, row
@@ -176,8 +176,8 @@ def surer_options(plan: Plan, row: Row) -> dict[str, float]:
     """
     if not fit_probability(row) < SURE:
         return {}
-    current = one_configuration(PinnedPlan.of(plan, row).request())
-    evaluation, options = evaluated(current), {}
+    current = make_single_plan(SavedPlan.of(plan, row).request())
+    evaluation, options = evaluate(current), {}
     if evaluation.source.mesh is not None and not evaluation.rejected_by:
         changes = changes_that_fit(current, evaluation, lambda *_: True).changes
         for change in [item for item in changes if item.fits >= SURE][:1]:
@@ -212,7 +212,7 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
         values = [value for value in choices[saves_less:] if may_be(name, value)]
         if values and name not in (
             *_SPACE_ALONE,
-            *unsupported(source, number(current["num_gpus"])),
+            *unsupported(source, number_or_nan(current["num_gpus"])),
         ):
             relief[name] = list(dict.fromkeys(values))
     return relief
@@ -258,9 +258,12 @@ def _on_gpus(current: Row, count: int) -> dict[str, Value]:
     """The row of a plan on another number of GPUs."""
     row = {**current, "num_gpus": count}
     if "global_batch_size" in current:
-        batch, before = number(current["global_batch_size"]), number(current["num_gpus"])
-        copies = number(current["data_parallel"]) * count / before
-        if batch % (copies * number(current["micro_batch_size"])):
+        batch, before = (
+            number_or_nan(current["global_batch_size"]),
+            number_or_nan(current["num_gpus"]),
+        )
+        copies = number_or_nan(current["data_parallel"]) * count / before
+        if batch % (copies * number_or_nan(current["micro_batch_size"])):
             row["global_batch_size"] = int(batch * count / before)
     return row
 
@@ -317,7 +320,9 @@ class _Near:
         }
         for name in _SPACE_ALONE:
             more = [
-                value for value in values.get(name, ()) if number(value) > number(current[name])
+                value
+                for value in values.get(name, ())
+                if number_or_nan(value) > number_or_nan(current[name])
             ]
             relief |= {name: more} if more else {}
         for name, several in relief.items():
@@ -405,7 +410,7 @@ def _few(values: Sequence[Value]) -> list[Value]:
 
 def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
     """A plan whose number of requests at once is open, and its configuration with fewer ones."""
-    most = number(current[_CAP])
+    most = number_or_nan(current[_CAP])
     fewer = np.unique([*(item for item in _REQUESTS if item < most), most])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
     return _without(current, _CAP), replace(rows, **{_CAP: fewer})

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
 from planner.decide.fitting import (
@@ -60,19 +60,19 @@ class Attempts:
 
 
 def attempts_of(
-    plan: Plan, found: Evaluation, may_be: MayBe, profiles: Iterable[str] = ()
+    plan: Plan, evaluation: Evaluation, may_be: MayBe, profiles: Iterable[str] = ()
 ) -> Attempts:
     """Look beyond small changes: other plans, adapters, more GPUs."""
-    if found.source.mesh is None:
+    if evaluation.source.mesh is None:
         return Attempts(tried={})
-    tried = changes_that_fit(plan, found, may_be).tried
-    other = another_plan(plan, found, profiles, may_be)
+    tried = changes_that_fit(plan, evaluation, may_be).tried
+    other = best_other_plan(plan, evaluation, profiles, may_be)
     return Attempts(
         tried=tried,
         other=other,
         adapter=adapter_that_fits(plan),
-        unsaid=next(iter(changes_that_fit(plan, found, lambda *_: True).changes), None),
-        gpus=None if other else gpus_that_fit(plan, found, may_be),
+        unsaid=next(iter(changes_that_fit(plan, evaluation, lambda *_: True).changes), None),
+        gpus=None if other else gpus_that_fit(plan, evaluation, may_be),
     )
 
 
@@ -92,46 +92,51 @@ def allowed(
     if request.workload == "serve":
         cap = request.settings.get(_CAP) if _CAP not in defaults else None
         if request.request_rate is not None:
-            most = number(row[_CAP])
+            most = number_or_nan(row[_CAP])
         elif cap is not None:
             most = float(str(cap[0] if isinstance(cap, tuple | list) else cap))
 
     def may_be(name: str, value: Value) -> bool:
-        fits = name != _CAP or number(value) <= most
+        fits = name != _CAP or number_or_nan(value) <= most
         return value is not None and can_say(name, value) and fits
 
     return may_be
 
 
-def best_changes(plan: Plan, found: Evaluation, may_be: MayBe = lambda *_: True) -> list[Change]:
+def best_changes(
+    plan: Plan, evaluation: Evaluation, may_be: MayBe = lambda *_: True
+) -> list[Change]:
     """For one, two and three changed parameters the best, as far as more of them gain more.
 
-    ``plan`` and ``found`` are those of one configuration; ``may_be`` says whether a parameter
+    ``plan`` and ``evaluation`` are those of one configuration; ``may_be`` says whether a parameter
     may get a value. Number formats and batch stay as they are, and no change makes it fit less
     surely than now, or than 9 of 10 runs do; a plan whose memory is too small may get narrower
     formats, too. Empty where nothing is better, or where its workers are of two kinds.
     """
-    if found.source.mesh is None:
+    if evaluation.source.mesh is None:
         return []
-    if found.rejected_by in MEMORIES:
-        return [*changes_that_fit(plan, found, may_be).changes]
-    own = found.candidates.row
+    if evaluation.rejected_by in MEMORIES:
+        return [*changes_that_fit(plan, evaluation, may_be).changes]
+    own = evaluation.candidates.row
     problem = plans_around(plan, own, may_be)
     if problem is None:
         return []
     # Plans are compared by what they carry at most, also where a load is stated.
-    most = found.source.judged(found.candidates.configurations)
+    most = evaluation.source.judged(evaluation.candidates.configurations)
     now = float(np.ravel(most.value(problem.objectives[0].name))[0])
-    if found.rejected_by:
+    if evaluation.rejected_by:
         return _changes(problem, own, np.nan, SURE) or _changes(problem, own, np.nan, MEDIAN)
-    (row,) = full_rows(found.table(), [found.source])
+    (row,) = full_rows(evaluation.table(), [evaluation.source])
     fits = fit_probability(row)  # as surely as it fits now, where published runs tell
     surely = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
     return _changes(problem, own, now, surely)
 
 
-def another_plan(
-    plan: Plan, found: Evaluation, profiles: Iterable[str] = (), may_be: MayBe = lambda *_: True
+def best_other_plan(
+    plan: Plan,
+    evaluation: Evaluation,
+    profiles: Iterable[str] = (),
+    may_be: MayBe = lambda *_: True,
 ) -> tuple[Plan, Change] | None:
     """The best plan of these GPUs that fits, however much changes, and what does.
 
@@ -139,10 +144,10 @@ def another_plan(
     time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
     optimizer states in as many bits. The batch stays. None where nothing fits.
     """
-    if found.source.mesh is None:
+    if evaluation.source.mesh is None:
         return None
-    own, name = found.candidates.row, found.source.profile
-    relief = relief_values(found.source, own, may_be)
+    own, name = evaluation.candidates.row, evaluation.source.profile
+    relief = relief_values(evaluation.source, own, may_be)
     for more in ({}, without_formats(relief), relief):
         if best := _best_of(name, plan, own, may_be, more):
             return best
@@ -154,18 +159,18 @@ def another_plan(
 def _best_of(
     profile: str,
     plan: Plan,
-    own: Row,
+    base_row: Row,
     may_be: MayBe,
     more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
 ) -> tuple[Plan, Change] | None:
     """The best that fits of a framework or engine that keeps states in no fewer bits."""
-    problem = plans_around(plan, own, may_be, profile, more)
+    problem = plans_around(plan, base_row, may_be, profile, more)
     if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
         return None
     for surely in (SURE, MEDIAN):
-        found = best_by_distance(problem, own, surely, range(len(own)))
+        found = best_by_distance(problem, base_row, surely, range(len(base_row)))
         if best := max(found.values(), key=lambda one: one[2], default=None):
-            return replace(plan, problem=problem), change_at(*best[:2], own, best[2], np.nan)
+            return replace(plan, problem=problem), change_at(*best[:2], base_row, best[2], np.nan)
     return None
 
 
@@ -178,13 +183,13 @@ def _state_bytes(problem: Problem) -> float:
     return states.weight + states.optimizer
 
 
-def _changes(problem: Problem, own: Row, before: float, surely: float) -> list[Change]:
+def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> list[Change]:
     """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
     reached = before if np.isfinite(before) else 0.0
-    for candidates, row, value in best_by_distance(problem, own, surely).values():
+    for candidates, row, value in best_by_distance(problem, base_row, surely).values():
         if value > reached * (1 + WORTH):
-            changes.append(change_at(candidates, row, own, value, value / before - 1))
+            changes.append(change_at(candidates, row, base_row, value, value / before - 1))
             reached = value
     return changes
 

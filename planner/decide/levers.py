@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from planner.base import text
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
-from planner.decide.explaining.what_if import contract_outcomes, requested
+from planner.decide.explaining.what_if import contract_outcomes, plan_of_request
 from planner.decide.open_facts import MOVES
 from planner.errors import PlannerError
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import full_row
 from planner.question.request import ALL, Request
 from planner.question.terms import columns_about, glossary
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.registry import workload_of
 
@@ -36,15 +36,15 @@ _SURE = 0.9
 
 
 @record(kw_only=True)
-class Lever:
+class CostLever:
     """One answer of a question changed, and the plan that one would then launch.
 
-    ``name`` is the question, ``own`` and ``other`` its answers. ``row`` has the result columns of
-    the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
+    ``name`` is the question, ``current`` and ``other`` its answers. ``row`` has the result columns
+    of the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
     """
 
     name: str
-    own: str
+    current: str
     other: str
     column: str
     row: Row
@@ -54,15 +54,15 @@ class Lever:
         """Plain words and numbers, as JSON takes them."""
         return {
             "lever": self.name,
-            "own": self.own,
+            "own": self.current,
             "other": self.other,
             "column": self.column,
-            "value": known_value(self.row.get(self.column)),
-            "change": known_value(self.change),
+            "value": value_or_none(self.row.get(self.column)),
+            "change": value_or_none(self.change),
         }
 
 
-def levers(plan: Plan, result: SearchResult) -> list[Lever]:
+def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     """What moves the cost of a recommended plan by more than a tenth, most first.
 
     Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
@@ -75,30 +75,32 @@ def levers(plan: Plan, result: SearchResult) -> list[Lever]:
     # The cost that levers are told by; the time where no price is known.
     is_rated = plan.request.request_rate is not None
     order = _COSTS if is_rated else (_RUN_COST, _TOKEN_COST, _HOURLY_COST)
-    known = (name for name in order if math.isfinite(number(own.get(name))))
+    known = (name for name in order if math.isfinite(number_or_nan(own.get(name))))
     column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
     tried = [*contract_levers(plan, own, column)]
     for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
         row = _searched(plan.request.changed(**answers))
         words = (mine, own), (other, row)
-        first, second = (one + _found(of) if name in _KEEP else one for one, of in words)
+        first, second = (one + _prefix_hit_rate(of) if name in _KEEP else one for one, of in words)
         tried.append(_lever((name, first, second), column, own, row))
     found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
     return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
 
 
-def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _trials(
+    request: Request, base_row: Row
+) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
     """Each lever with the plan's answer, another one, and the fields of the request for it."""
     workload = workload_of(request.workload)
     parameter = workload.precision
-    mine = str(own.get(parameter, ""))
-    if parameter in own and parameter not in request.settings:
+    mine = str(base_row.get(parameter, ""))
+    if parameter in base_row and parameter not in request.settings:
         for other in glossary()[parameter].common_values.split():
             if other != mine:
                 yield "precision", mine, other, {"precision": other}
     software = workload.profile_kind
     if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
-        yield software, str(own[software]), "any", {software: None}
+        yield software, str(base_row[software]), "any", {software: None}
     count = request.num_gpus
     if isinstance(count, int):
         for factor in _HALVES:
@@ -111,40 +113,42 @@ def _trials(request: Request, own: Row) -> Iterator[tuple[str, str, str, Mapping
         yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
 
 
-def _caches(plan: Plan, own: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+def _caches(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
     """Where prompts are used again, the same of a router that knows it, and of half of the host."""
-    if not math.isfinite(number(own.get("cache_residence_s"))):
+    if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
         return
     request = plan.request
     if not request.router.startswith("cache"):
         yield "router", request.router, "cache_aware", {"router": "cache_aware"}
-    half = plan.source_of(own).setting.machine.host_memory / 2
+    half = plan.source_of(base_row).setting.machine.host_memory / 2
     if not request.host_cache and 0 < half < math.inf:
-        words = "none", text.gibibytes(half)
+        words = "none", text.format_gib(half)
         yield "host cache", *words, {"host_cache": half}
 
 
-def _found(row: Row) -> str:
+def _prefix_hit_rate(row: Row) -> str:
     """What a plan finds of its prompts, all its caches together."""
     shares = [
-        number(row.get(name)) for name in columns_about("prefix_cache") if name.endswith("rate")
+        number_or_nan(row.get(name))
+        for name in columns_about("prefix_cache")
+        if name.endswith("rate")
     ]
-    return f" finds {text.percent(sum(shares))}" if row else ""
+    return f" finds {text.format_percent(sum(shares))}" if row else ""
 
 
-def contract_levers(plan: Plan, own: Row, column: str) -> Iterator[Lever]:
+def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLever]:
     """The same plan under other contracts, as `planner explain` has it."""
     if column not in _COSTS:
         return
-    mine = str(own.get("contract", Contract.ON_DEMAND))
+    mine = str(base_row.get("contract", Contract.ON_DEMAND))
     try:
-        pinned = requested(PinnedPlan.of(plan, own).request())
+        pinned = plan_of_request(SavedPlan.of(plan, base_row).request())
     except PlannerError:
         return
     for contract, reached in contract_outcomes(pinned).items():
         if reached.row is not None:
-            row = {**own, **reached.row}
-            yield _lever(("contract", mine, contract), column, own, row)
+            row = {**base_row, **reached.row}
+            yield _lever(("contract", mine, contract), column, base_row, row)
 
 
 def _searched(request: Request) -> Row:
@@ -156,8 +160,8 @@ def _searched(request: Request) -> Row:
     return {} if best is None else best.row
 
 
-def _lever(words: tuple[str, str, str], column: str, own: Row, row: Row) -> Lever:
+def _lever(words: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
     name, mine, other = words
-    value, before = number(row.get(column)), number(own.get(column))
+    value, before = number_or_nan(row.get(column)), number_or_nan(base_row.get(column))
     change = value / before - 1 if before > 0 else math.nan
-    return Lever(name=name, own=mine, other=other, column=column, row=row, change=change)
+    return CostLever(name=name, current=mine, other=other, column=column, row=row, change=change)

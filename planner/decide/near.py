@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
 from planner.estimators.inference.setting import ServingSetting
@@ -21,7 +21,7 @@ from planner.optimize.source import Candidates
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.open_facts import assumed_limits
 from planner.workloads.plan import Plan, make_plan
-from planner.workloads.serving_space import told_at
+from planner.workloads.serving_space import with_max_num_seqs
 
 SURE = 0.9
 """A change that fits less surely is taken where nothing else fits."""
@@ -46,7 +46,7 @@ class Change:
 
     ``changed`` maps parameters to their values before and after, ``row`` has its result
     columns. ``gain`` is what more of the objective it reaches, as a share; NaN where the
-    configuration before does not run. ``is_told`` is whether published runs tell such a gain
+    configuration before does not run. ``is_significant`` is whether published runs tell such a gain
     from none: below their tie factor it is a prediction alone. ``fits`` is the share of published
     runs of the kind that would have had enough memory, NaN where there are none. ``value`` is
     the objective.
@@ -56,13 +56,13 @@ class Change:
     row: Row
     gain: float
     fits: float
-    is_told: bool = True
+    is_significant: bool = True
     value: float = np.nan
 
 
 def plans_around(
     plan: Plan,
-    own: Row,
+    base_row: Row,
     may_be: MayBe,
     profile: str | None = None,
     more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
@@ -72,31 +72,33 @@ def plans_around(
     ``profile`` is another framework or engine than the plan's; ``more`` are further values. None
     where they cannot be planned.
     """
-    wide = wide_plan(plan, own, profile)
+    wide = wide_plan(plan, base_row, profile)
     if wide is None:
         return None
-    values = free_values(wide, own, may_be)
-    values |= {name: [*values.get(name, [own[name]]), *more[name]] for name in more}
+    values = free_values(wide, base_row, may_be)
+    values |= {name: [*values.get(name, [base_row[name]]), *more[name]] for name in more}
     try:
         settings = {**wide.request.settings, **values}
         problem = make_plan(wide.request.changed(settings=settings)).problem
     except PlannerError:
         return None
-    return with_most_requests(problem, plan, own)
+    return with_most_requests(problem, plan, base_row)
 
 
-def with_most_requests(problem: Problem, plan: Plan, own: Row) -> Problem:
+def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     """The problem of an engine that runs as many requests at once as the plan's, at most."""
     told = plan.request.max_num_seqs
     if told is None or plan.workload.name != "serve":
         return problem
-    at_once = int(number(own["concurrency"]))
-    sources = (one.changed(lambda s: told_at(s, told, at_once)) for one in problem.sources)
+    at_once = int(number_or_nan(base_row["concurrency"]))
+    sources = (
+        one.changed(lambda s: with_max_num_seqs(s, told, at_once)) for one in problem.sources
+    )
     return replace(problem, sources=tuple(sources))
 
 
 def wide_plan(
-    plan: Plan, own: Row, profile: str | None = None, num_gpus: int | None = None
+    plan: Plan, base_row: Row, profile: str | None = None, num_gpus: int | None = None
 ) -> Plan | None:
     """The plan of the default space, with what is no choice of speed as in the own plan.
 
@@ -105,25 +107,25 @@ def wide_plan(
     request, workload = plan.request, plan.workload.name
     (source,) = plan.problem.sources
     fixed = {
-        name: own[name]
+        name: base_row[name]
         for name, term in terms_of(workload, "parameter").items()
-        if name in own and _is_kept(term, workload)
+        if name in base_row and _is_kept(term, workload)
     }
     # Nobody is to wait longer than now, or than is assumed to be good enough.
     limits = {}
     for name, bound in assumed_limits(workload, ()).items():
-        now = own.get(f"{name}_s")
+        now = base_row.get(f"{name}_s")
         limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
     asked: dict[str, object] = {
         plan.workload.profile_kind: profile or source.profile,
         "space": None,
-        "num_gpus": num_gpus or int(number(own["num_gpus"])),
+        "num_gpus": num_gpus or int(number_or_nan(base_row["num_gpus"])),
         "settings": fixed,
         "objectives": (_BEST.get(workload, "throughput"),),
         "constraints": {**limits, **request.constraints},
     }
     if workload == "train":
-        asked["global_batch_size"] = int(number(own["global_batch_size"]))
+        asked["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
         # A server may be started with another number of sequences, as on the largest GPUs.
         most = None
@@ -146,7 +148,7 @@ def _is_kept(term: Term, workload: str) -> bool:
     return (term.is_format or is_kernel or is_batch or is_other) and not term.option
 
 
-def free_values(wide: Plan, own: Row, may_be: MayBe) -> dict[str, list[Value]]:
+def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Value]]:
     """Of each parameter that is free the values of the space that may be, and the user's own."""
     values: dict[str, list[Value]] = {}
     (source,) = wide.problem.sources
@@ -154,11 +156,11 @@ def free_values(wide: Plan, own: Row, may_be: MayBe) -> dict[str, list[Value]]:
     if source.mesh is None:
         return values
     for name, term in terms_of(wide.workload.name, "parameter").items():
-        if name not in own or name in fixed or name == "num_gpus" or term.option:
+        if name not in base_row or name in fixed or name == "num_gpus" or term.option:
             continue
         known = [term.shown(value) for value in source.mesh.values(name).tolist()]
         possible = [value for value in known if may_be(name, value)]
-        values[name] = list(dict.fromkeys([*possible, own[name]]))
+        values[name] = list(dict.fromkeys([*possible, base_row[name]]))
     return values
 
 
@@ -166,14 +168,18 @@ Best = dict[int, tuple[Candidates, int, float]]
 """For each number of changed parameters the best configuration, and its objective."""
 
 
-def best_by_distance(problem: Problem, own: Row, surely: float, counts: range = CHANGES) -> Best:
+def best_by_distance(
+    problem: Problem, base_row: Row, surely: float, counts: range = CHANGES
+) -> Best:
     """The best configurations of a search that fit in a share ``surely`` of runs."""
     best: Best = {}
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is None:
                 continue
-            for count, one in best_rows(problem, block.candidates, own, surely, counts).items():
+            for count, one in best_rows(
+                problem, block.candidates, base_row, surely, counts
+            ).items():
                 if count not in best or one[2] > best[count][2]:
                     best[count] = one
     return dict(sorted(best.items()))
@@ -182,7 +188,7 @@ def best_by_distance(problem: Problem, own: Row, surely: float, counts: range = 
 def best_rows(
     problem: Problem,
     candidates: Candidates,
-    own: Row,
+    base_row: Row,
     surely: float,
     counts: range = CHANGES,
     among: BoolArray | None = None,
@@ -196,7 +202,7 @@ def best_rows(
     if not feasible.size:  # predictions of time cost more than those of memory
         return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
-    distance = distances(candidates, own, feasible)
+    distance = distances(candidates, base_row, feasible)
     best: Best = {}
     for count in counts:
         at = np.flatnonzero(distance == count)
@@ -206,36 +212,40 @@ def best_rows(
     return best
 
 
-def distances(candidates: Candidates, own: Row, rows: IndexArray) -> FloatArray:
+def distances(candidates: Candidates, base_row: Row, rows: IndexArray) -> FloatArray:
     """How many parameters differ from the user's, of the rows at flat indices."""
     configurations, total = candidates.configurations, np.zeros(rows.size)
     for name, term in glossary().items():
-        if "parameter" not in term.kind or name in FOLLOWING or name not in own:
+        if "parameter" not in term.kind or name in FOLLOWING or name not in base_row:
             continue
         values = getattr(configurations, name, None)
         if values is not None:
-            differs = np.asarray(values) != term.coded(own[name])
+            differs = np.asarray(values) != term.coded(base_row[name])
             total += candidates.at(differs, rows)
     return total
 
 
-def change_at(candidates: Candidates, place: int, own: Row, value: float, gain: float) -> Change:
+def change_at(
+    candidates: Candidates, place: int, base_row: Row, value: float, gain: float
+) -> Change:
     """The change to the configuration at a place; ``value`` is its objective, ``gain`` a share."""
     source = candidates.source
     table = source.judged(candidates.configurations.rows(np.array([place]))).columns()
     (row,) = full_rows(table, [source])
     changed = {
-        name: (own[name], row[name])
+        name: (base_row[name], row[name])
         for name, term in glossary().items()
-        if "parameter" in term.kind and name in own and own[name] != row.get(name, own[name])
+        if "parameter" in term.kind
+        and name in base_row
+        and base_row[name] != row.get(name, base_row[name])
     }
-    sure = source.confidence(number(row["num_gpus"]))
+    sure = source.confidence(number_or_nan(row["num_gpus"]))
     factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
     return Change(
         changed=changed,
         row=row,
         gain=gain,
         fits=fit_probability(row),
-        is_told=not gain < factor - 1,
+        is_significant=not gain < factor - 1,
         value=value,
     )

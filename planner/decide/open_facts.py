@@ -9,13 +9,13 @@ from typing import Self
 
 import numpy as np
 
-from planner.base.cells import Row, Value, number
-from planner.base.reading import part_of
+from planner.base.cells import Row, Value, number_or_nan
+from planner.base.reading import require_entry
 from planner.base.records import record
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import FOLLOWING
 from planner.optimize.source import Candidates
-from planner.workloads.open_facts import Chosen, OpenFact
+from planner.workloads.open_facts import Assumption, EvaluatedChoice
 from planner.workloads.plan import Plan
 
 MOVES = 0.1
@@ -25,7 +25,7 @@ Ends = tuple[float, float]
 
 
 @record(kw_only=True)
-class MovingFact:
+class SensitiveAssumption:
     """An assumption that changes predictions by more than `MOVES`.
 
     Parameters
@@ -67,19 +67,21 @@ class MovingFact:
         table : dictionary of `to_dict`
         """
         return cls(
-            name=part_of(table, "fact", str),
-            assumed=part_of(table, "assumed", str),
-            tried=tuple(map(str, part_of(table, "tried", list))),
-            moved={n: _known(ends) for n, ends in part_of(table, "predictions", dict).items()},
+            name=require_entry(table, "fact", str),
+            assumed=require_entry(table, "assumed", str),
+            tried=tuple(map(str, require_entry(table, "tried", list))),
+            moved={
+                n: _known(ends) for n, ends in require_entry(table, "predictions", dict).items()
+            },
             each={
                 words: {name: float(value) for name, value in values.items()}
-                for words, values in part_of({"each": {}, **table}, "each", dict).items()
+                for words, values in require_entry({"each": {}, **table}, "each", dict).items()
             },
-            does_not_fit=tuple(map(str, part_of(table, "does_not_fit", list))),
+            does_not_fit=tuple(map(str, require_entry(table, "does_not_fit", list))),
         )
 
 
-def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
+def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
     """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
 
     The configuration stays what it is; of requests that lack room as many run as find it. An
@@ -87,31 +89,33 @@ def moving_facts(plan: Plan, candidates: Candidates) -> list[MovingFact]:
     """
     if _code(candidates):
         return []
-    chosen = Chosen(request=plan.request, space=plan.space, candidates=candidates)
+    chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
     own = candidates.row
     facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
 
-def _moving(plan: Plan, fact: OpenFact, candidates: Candidates, own: Row) -> MovingFact:
-    """What a fact moves, of a plan with the row ``own``; nothing where it moves nothing."""
+def _moving(
+    plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
+) -> SensitiveAssumption:
+    """What a fact moves, of a plan with the row ``base_row``; nothing where it moves nothing."""
     first_memory = candidates.source.num_rules + 1
     possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
-    rows = [own, *(judged.row for judged in possible.values())]
+    rows = [base_row, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
-        for name in _columns(plan, own)
+        for name in _columns(plan, base_row)
         # Where an alternative finds nothing in a cache it has no column of that.
         if all(name in row for row in rows)
-        and _is_moved(values := [number(row[name]) for row in rows])
+        and _is_moved(values := [number_or_nan(row[name]) for row in rows])
     }
-    return MovingFact(
+    return SensitiveAssumption(
         name=fact.name,
         assumed=fact.assumed,
         tried=tuple(possible),
         moved=moved,
         each={
-            words: {name: number(values[name]) for name in moved}
+            words: {name: number_or_nan(values[name]) for name in moved}
             for words, values in zip((fact.assumed, *possible), rows, strict=True)
         }
         if moved
@@ -128,18 +132,18 @@ def _code(candidates: Candidates) -> int:
 
 
 def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
-    return {name: [*map(known_value, each)] for name, each in ends.items()}
+    return {name: [*map(value_or_none, each)] for name, each in ends.items()}
 
 
 def _known(ends: Iterable[object]) -> Ends:
-    low, high = map(number, ends)
+    low, high = map(number_or_nan, ends)
     return low, high
 
 
 def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
     """The predictions that an answer shows first, then all others with published errors."""
     followed = [name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)]
-    shown = plan.workload.wording.told
+    shown = plan.workload.wording.shown_columns
     return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
 
 

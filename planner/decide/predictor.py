@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from planner.base.arrays import FloatArray, first
-from planner.base.files import check_path, written_bytes
+from planner.base.files import check_path, write_bytes_atomically
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.errors import SearchSpaceError
@@ -18,7 +18,7 @@ from planner.estimators.inference.memory import longest_request, sequence_bytes
 from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.optimize.source import Candidates
-from planner.question.inputs import whole
+from planner.question.inputs import parse_int
 from planner.workloads.replicas import Replicas
 
 Batched: TypeAlias = Sequence[tuple[int, int]]
@@ -92,7 +92,8 @@ class Predictor:
         True
         """
         pairs = [
-            (whole(old, "tokens in the cache"), whole(new, "new tokens", 1)) for old, new in batch
+            (parse_int(old, "tokens in the cache"), parse_int(new, "new tokens", 1))
+            for old, new in batch
         ]
         if not pairs:
             return 0.0
@@ -164,7 +165,7 @@ class Predictor:
         sequences = np.maximum(np.repeat(held, context.size) / lengths, 1.0)
         each = 1.0 + self.setting.workload.draft_tokens
         decoding = self.seconds(Batch.of_decode(sequences, lengths, each), decodes=True)
-        with written_bytes(Path(path)) as stream:
+        with write_bytes_atomically(Path(path)) as stream:
             np.savez(
                 stream,
                 prefill_isl=new,

@@ -28,7 +28,7 @@ LATENCIES = terms_about("latency", "serve")
 
 
 @record(kw_only=True)
-class Replayed:
+class ReplayLatencies:
     """The mean and the percentiles of each latency [s], by ``mean`` or share.
 
     ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
@@ -51,7 +51,7 @@ class Replayed:
         ]
 
 
-def replayed(candidates: Candidates, request: Request) -> Replayed:
+def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
     """The trace of a question on the first of some candidates; its times stretched to the rate.
 
     Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
@@ -112,7 +112,7 @@ def replayed(candidates: Candidates, request: Request) -> Replayed:
         }
         for name, values in latencies.items():
             seen[name].append(values)
-    return Replayed(
+    return ReplayLatencies(
         requests=trace.times.size,
         hit_rates=_hit_rates(setting, caches),
         is_pipeline=first(c.pipeline_parallel) > 1,

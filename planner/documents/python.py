@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TypeAlias
 
-from planner.base.reading import json_of
+from planner.base.reading import parse_json
 from planner.base.records import record
-from planner.documents.unrolled import unrolled
+from planner.documents.unrolled import unroll_loops
 from planner.errors import LaunchError, PlannerError
 
 _MOST_STEPS = 200_000
@@ -22,7 +22,7 @@ _LARGEST = 10**18
 
 
 @record(kw_only=True)
-class Untold:
+class UnknownValue:
     """A value that text alone does not tell, and why."""
 
     why: str
@@ -36,14 +36,14 @@ Value: TypeAlias = object
 class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
-    ``given`` are its keywords in order, those of ``**mapping`` among them; ``rest`` says why some
-    of these cannot be told, empty where all are.
+    ``keywords`` are its keywords in order, those of ``**mapping`` among them; ``rest`` says why
+    some of these cannot be told, empty where all are.
     """
 
     name: str
     line: int
     positional: tuple[Value, ...] = ()
-    given: Mapping[str, Value] = field(default_factory=dict)
+    keywords: Mapping[str, Value] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
     rest: str = ""
 
@@ -71,7 +71,7 @@ class Call:
         {'part': 'Part', 'part.size': 2}
         """
         parts: dict[str, Value] = {}
-        for key, value in self.given.items():
+        for key, value in self.keywords.items():
             if isinstance(value, Call):
                 parts[key] = value.name.rpartition(".")[2]
                 parts |= {f"{key}.{name}": part for name, part in value.parts.items()}
@@ -115,7 +115,7 @@ class _Program:
     members: dict[str, _Scope] = field(default_factory=dict)
     functions: dict[str, tuple[list[str], _Scope]] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
-    found: list[tuple[ast.Call, _Scope]] = field(default_factory=list)
+    calls: list[tuple[ast.Call, _Scope]] = field(default_factory=list)
     steps: int = 0
 
     def step(self) -> None:
@@ -125,7 +125,7 @@ class _Program:
             raise LaunchError(f"{self.name}: is nested or long beyond what is read.")
 
 
-def calls_of(
+def parse_calls(
     text: str, name: str, command_line: Mapping[str, str] | None = None
 ) -> tuple[Call, ...]:
     """The calls of a program in the order of its lines.
@@ -139,11 +139,11 @@ def calls_of(
     with _read(text, name) as program:
         _take_options(program, command_line or {})
         _pass_on(program)
-        found = [_call(node, scope, program) for node, scope in program.found]
+        found = [_call(node, scope, program) for node, scope in program.calls]
     return tuple(sorted(found, key=lambda one: one.line))
 
 
-def functions_of(text: str, name: str) -> tuple[Function, ...]:
+def parse_functions(text: str, name: str) -> tuple[Function, ...]:
     """The functions of a program, in order; values are told as in `calls_of`.
 
     Raises LaunchError as `calls_of` does.
@@ -151,7 +151,7 @@ def functions_of(text: str, name: str) -> tuple[Function, ...]:
     with _read(text, name) as program:
         found = []
         for called, (_, own) in program.functions.items():
-            calls = [_call(node, at, program) for node, at in program.found if _is_in(at, own)]
+            calls = [_call(node, at, program) for node, at in program.calls if _is_in(at, own)]
             changes = {
                 path: _value(value, own, program, ())
                 for each in own.changed.values()
@@ -176,7 +176,7 @@ def _read(text: str, name: str) -> Iterator[_Program]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
-        _gather(unrolled(_folded(tree.body)), _Scope(), program)
+        _gather(unroll_loops(_folded(tree.body)), _Scope(), program)
         yield program
     except SyntaxError as error:
         raise LaunchError(
@@ -249,7 +249,7 @@ def _gather(
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             _assign(node.optional_vars, None, scope)
         elif isinstance(node, ast.Call):
-            program.found.append((node, scope))
+            program.calls.append((node, scope))
             _argument(node, program)
             if isinstance(node.func, ast.Attribute) and node.args[:1]:
                 if node.func.attr == "extend":
@@ -276,7 +276,7 @@ def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:
 def _pass_on(program: _Program) -> None:
     """Put what functions are called with: a parameter is told where all say one thing."""
     told: set[tuple[str, str]] = set()
-    for node, scope in program.found:
+    for node, scope in program.calls:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in program.functions:
             continue
@@ -336,7 +336,7 @@ def _argument(node: ast.Call, program: _Program) -> None:
 def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
     """Put the options of a command line over defaults, and fields of classes that options fill."""
     values = {name: _constant(text) for name, text in command_line.items()}
-    for node, _ in program.found:
+    for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
         named = [one.id for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Name)]
         if kind in ("HfArgumentParser", "TrlParser"):
@@ -402,7 +402,7 @@ def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
         name=_dotted(node.func, program),
         line=node.lineno,
         positional=tuple(positional),
-        given=given,
+        keywords=given,
         lines=lines,
         rest=rest,
     )
@@ -420,7 +420,9 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
     if isinstance(node, ast.Constant):
         is_plain = node.value is None or isinstance(node.value, bool | int | float | str)
-        return node.value if is_plain else Untold(why=f"{node.value!r:.40} is not a plain value")
+        return (
+            node.value if is_plain else UnknownValue(why=f"{node.value!r:.40} is not a plain value")
+        )
     if isinstance(node, ast.Name):
         return _named(node.id, scope, program, within)
     if isinstance(node, ast.Starred):
@@ -443,28 +445,28 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
         return _computed(node, told(node.left), told(node.right))
     if isinstance(node, ast.UnaryOp):
         inner = told(node.operand)
-        if isinstance(node.op, ast.Not) and not isinstance(inner, Untold | Call):
+        if isinstance(node.op, ast.Not) and not isinstance(inner, UnknownValue | Call):
             return not inner
         if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
             return -inner
     if isinstance(node, ast.IfExp):
         test = told(node.test)
-        if not isinstance(test, Untold | Call):
+        if not isinstance(test, UnknownValue | Call):
             return told(node.body if test else node.orelse)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
         for one in node.values:
             value = told(one)
-            if isinstance(value, Untold | Call) or value:
+            if isinstance(value, UnknownValue | Call) or value:
                 return value
         return value
-    return _untold(node)
+    return _unknown_value(node)
 
 
-def _listed(nodes: Sequence[ast.expr], told: Callable[[ast.AST], Value]) -> list[Value]:
+def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
     """The values of a list, those of a starred list in it among them."""
     found: list[Value] = []
     for node in nodes:
-        value = told(node)
+        value = evaluate(node)
         if isinstance(node, ast.Starred) and isinstance(value, list):
             found.extend(value)
         else:
@@ -472,8 +474,8 @@ def _listed(nodes: Sequence[ast.expr], told: Callable[[ast.AST], Value]) -> list
     return found
 
 
-def _untold(node: ast.AST) -> Untold:
-    return Untold(why=f"{ast.unparse(node)[:60]} is known only as the program runs")
+def _unknown_value(node: ast.AST) -> UnknownValue:
+    return UnknownValue(why=f"{ast.unparse(node)[:60]} is known only as the program runs")
 
 
 def _inside(node: ast.AST) -> ast.AST:
@@ -485,19 +487,19 @@ def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
         text = "".join(map(str, parts))
         if len(text) <= _LONGEST_TEXT:
             return text
-    return _untold(node)
+    return _unknown_value(node)
 
 
-def _mapping(node: ast.Dict, told: Callable[[ast.AST], Value]) -> Value:
+def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
     found: dict[str, Value] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
-            inner = told(value)
+            inner = evaluate(value)
             if not isinstance(inner, dict):
-                return _untold(node)
+                return _unknown_value(node)
             found |= inner
         else:
-            found[str(told(key))] = told(value)
+            found[str(evaluate(key))] = evaluate(value)
     return found
 
 
@@ -516,22 +518,22 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
             break
         place = place.above
     if place is None:
-        return Untold(why=f"{name} is set by nothing in this program")
+        return UnknownValue(why=f"{name} is set by nothing in this program")
     given = place.names[name]
     known = (id(place), name)
     value, written = given[0]
     if len(given) > 1:
-        return Untold(why=f"{name} is set more than once")
+        return UnknownValue(why=f"{name} is set more than once")
     if known in within or value is None:
-        return Untold(why=f"{name} is known only as the program runs")
+        return UnknownValue(why=f"{name} is known only as the program runs")
     told = _value(value, written, program, (*within, known))
     if isinstance(told, list):
         for one in place.added.get(name, []):
             more = _value(one, place, program, (*within, known))
-            told = [*told, *(more if isinstance(more, list) else [_untold(one)])]
+            told = [*told, *(more if isinstance(more, list) else [_unknown_value(one)])]
     if changes and isinstance(told, Call):
-        return replace(told, given={**told.given, **dict(changes)})
-    return Untold(why=f"{name} is set more than once") if changes else told
+        return replace(told, keywords={**told.keywords, **dict(changes)})
+    return UnknownValue(why=f"{name} is set more than once") if changes else told
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -544,20 +546,20 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
         return _named(rest, program.members[first], program, within)
     if isinstance(node.value, ast.Name):
         made = _named(node.value.id, scope, program, within)
-        if isinstance(made, Call) and rest in made.given and made.name not in program.members:
-            return made.given[rest]
+        if isinstance(made, Call) and rest in made.keywords and made.name not in program.members:
+            return made.keywords[rest]
         if isinstance(made, Call) and made.name in program.members:
             members = program.members[made.name]
-            if rest in made.given or rest in members.names:
-                own = made.given.get(rest)
+            if rest in made.keywords or rest in members.names:
+                own = made.keywords.get(rest)
                 return _named(rest, members, program, within) if own is None else own
     default = program.arguments.get(rest)
     if default is not None and first != "self":
         return _value(default, _Scope(), program, within)
-    return _untold(node)
+    return _unknown_value(node)
 
 
-def word_of_shell(value: Value) -> str:
+def to_shell_word(value: Value) -> str:
     """A value as a shell is given it; what is not told as a variable that nothing sets."""
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return str(value) if is_plain else "$UNTOLD"
@@ -580,22 +582,22 @@ def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -
     if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
         between = _value(node.func.value, scope, program, within)
         if isinstance(between, str) and isinstance(inner[0], list):
-            return between.join(map(word_of_shell, inner[0]))
+            return between.join(map(to_shell_word, inner[0]))
     if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
         return str(inner[0]).lower()
     if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
         try:
             return _KINDS[name](inner[0])
         except (ValueError, OverflowError):
-            return _untold(node)
+            return _unknown_value(node)
     if name.rpartition(".")[2][:1].isupper() or name == "dict":
         keywords = {
             one.arg: _value(one.value, scope, program, within) for one in node.keywords if one.arg
         }
         if name == "dict":
-            return keywords if len(keywords) == len(node.keywords) else _untold(node)
-        return Call(name=name, line=node.lineno, positional=tuple(inner), given=keywords)
-    return _untold(node)
+            return keywords if len(keywords) == len(node.keywords) else _unknown_value(node)
+        return Call(name=name, line=node.lineno, positional=tuple(inner), keywords=keywords)
+    return _unknown_value(node)
 
 
 def _computed(node: ast.BinOp, left: Value, right: Value) -> Value:
@@ -605,9 +607,9 @@ def _computed(node: ast.BinOp, left: Value, right: Value) -> Value:
     if is_dict and isinstance(node.op, ast.BitOr):
         return {**left, **right}  # type: ignore[dict-item]
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
-        return _untold(node)
+        return _unknown_value(node)
     if max(abs(left), abs(right)) > _LARGEST:
-        return _untold(node)
+        return _unknown_value(node)
     if isinstance(node.op, ast.Add | ast.Sub):
         return left + right if isinstance(node.op, ast.Add) else left - right
     if isinstance(node.op, ast.Mult):
@@ -615,7 +617,7 @@ def _computed(node: ast.BinOp, left: Value, right: Value) -> Value:
     if right and isinstance(node.op, ast.Div | ast.FloorDiv):
         return left / right if isinstance(node.op, ast.Div) else left // right
     is_power = isinstance(node.op, ast.Pow) and left > 0
-    return left**right if is_power and 0 <= right <= 60 and left <= 1024 else _untold(node)
+    return left**right if is_power and 0 <= right <= 60 and left <= 1024 else _unknown_value(node)
 
 
 _SHELL_CELL = re.compile(r"%%(?:bash|sh|script +bash|script +sh)\b")
@@ -627,7 +629,7 @@ _WITH_CODE = re.compile(r"%%(?:capture|time|timeit)\b")
 def cells_of(text: str, name: str) -> Iterator[str]:
     """The cells of code of a notebook, in order. Raises LaunchError if it is no notebook."""
     try:
-        book = json_of(text, name)
+        book = parse_json(text, name)
     except PlannerError as error:
         raise LaunchError(str(error)) from error
     cells = book.get("cells") if isinstance(book, dict) else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.records import record
 from planner.documents.shell import refuse_unreadable
-from planner.documents.shell.text import Given, Span
+from planner.documents.shell.text import ParsedOption, Span
 from planner.documents.shell.values import Source
 from planner.errors import LaunchError
 
@@ -51,7 +51,7 @@ def too_deep(where: str) -> LaunchError:
     return LaunchError(f"{where}: nested more than {DEEPEST} deep: that is not read.")
 
 
-class Growth:
+class NodeBudget:
     """Counts the nodes of a document and refuses too many."""
 
     def __init__(self, name: str) -> None:
@@ -98,7 +98,7 @@ class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self.text, self.name = text, name
         self.position = len(text) - len(text.removeprefix("\ufeff"))
-        self.growth = Growth(name)
+        self.growth = NodeBudget(name)
         self._counted = (0, 1)
 
     def document(self) -> Node:
@@ -207,10 +207,10 @@ class _Reader:
             raise self._fault(self._instead("a value"))
         self.position = word.end()
         unknown = f"{word[0]} is filled in when the script runs" if word[0][0] == "$" else ""
-        value = None if unknown else self._plain(word[0], start)
+        value = None if unknown else self._parse_scalar(word[0], start)
         return Node("scalar", start, word.end(), line, word[0], value, "", unknown)
 
-    def _plain(self, text: str, start: int) -> object:
+    def _parse_scalar(self, text: str, start: int) -> object:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
@@ -261,7 +261,7 @@ class _Composer:
         from yaml.resolver import Resolver
 
         self.source, self.name, self.skipped = source, source.name, skipped
-        self.growth = Growth(source.name)
+        self.growth = NodeBudget(source.name)
         self.resolve: Callable[[type[ScalarNode], str, tuple[bool, bool]], str] = Resolver().resolve
         self.constructor = SafeConstructor()
         self.anchors: dict[str, Node] = {}
@@ -400,7 +400,7 @@ class Leaf:
 
     ``texts`` are as written, without quotes; None where it is not known, which ``unknown``
     explains; none at all for an empty mapping or list. ``spans`` are those of each text with
-    its quotes; ``whole`` is that of key and value. ``value`` is what the file means: a number,
+    its quotes; ``full_span`` is that of key and value. ``value`` is what the file means: a number,
     a truth value, text, None, or a list of these.
     """
 
@@ -409,24 +409,24 @@ class Leaf:
     value: object
     spans: tuple[Span | None, ...]
     line: int
-    whole: Span
+    full_span: Span
     unknown: str = ""
 
     @property
-    def given(self) -> Given:
+    def as_option(self) -> ParsedOption:
         """The leaf as an option of a file."""
-        return Given(
+        return ParsedOption(
             option=self.path,
             texts=self.texts,
             line=self.line,
             spans=self.spans,
-            whole=self.whole,
+            full_span=self.full_span,
             unknown=self.unknown,
         )
 
 
 @record(kw_only=True)
-class Place:
+class EditPosition:
     """Where a mapping, a list or a value stands, for edits; ``node`` is its content."""
 
     node: Node
@@ -448,7 +448,7 @@ class Tree:
     values: Mapping[str, Leaf]
     data: object
     root: Node = field(repr=False)
-    places: Mapping[str, Place] = field(repr=False)
+    places: Mapping[str, EditPosition] = field(repr=False)
 
 
 def read_tree(text: str, name: str) -> Tree:
@@ -504,7 +504,7 @@ def path_keys(path: str) -> tuple[str, ...]:
 
 def _tree(root: Node, text: str, name: str, *, is_json: bool) -> Tree:
     reader = _Leaves(name)
-    data = reader.read(root, "", Place(node=root, key=None, parent=None))
+    data = reader.read(root, "", EditPosition(node=root, key=None, parent=None))
     return Tree(
         name=name,
         text=text,
@@ -520,14 +520,14 @@ class _Leaves:
     """Walks a document; an alias counts as often as it is used."""
 
     def __init__(self, name: str) -> None:
-        self.growth = Growth(name)
+        self.growth = NodeBudget(name)
         self.leaves: dict[str, Leaf] = {}
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, EditPosition] = {}
         self.depth = 0
 
-    def read(self, used: Node, path: str, place: Place) -> object:
+    def read(self, used: Node, path: str, place: EditPosition) -> object:
         """The data of a node, whose leaves are kept."""
-        node = followed(used)
+        node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
         self.places[path] = place
         if node.kind == "scalar" or node.unknown or not node.items:
@@ -537,7 +537,7 @@ class _Leaves:
         self.depth -= 1
         return data
 
-    def _leaf(self, used: Node, node: Node, path: str, place: Place) -> object:
+    def _leaf(self, used: Node, node: Node, path: str, place: EditPosition) -> object:
         empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
@@ -547,16 +547,16 @@ class _Leaves:
         spans = (Span(used.start, used.end),) if is_text else ()
         line, whole = _where(used, place)
         self.leaves[path] = Leaf(
-            path=path, texts=texts, value=value, spans=spans, line=line, whole=whole,
+            path=path, texts=texts, value=value, spans=spans, line=line, full_span=whole,
             unknown=node.unknown,
         )  # fmt: skip
         return value
 
-    def _list(self, used: Node, node: Node, path: str, place: Place) -> list[object]:
+    def _list(self, used: Node, node: Node, path: str, place: EditPosition) -> list[object]:
         entries = [item for _, item in node.items]
         data = []
-        if all(followed(item).kind == "scalar" for item in entries):
-            scalars = [followed(item) for item in entries]
+        if all(resolve_alias(item).kind == "scalar" for item in entries):
+            scalars = [resolve_alias(item) for item in entries]
             line, whole = _where(used, place)
             self.leaves[path] = Leaf(
                 path=path,
@@ -564,12 +564,12 @@ class _Leaves:
                 value=[scalar.value for scalar in scalars],
                 spans=tuple(Span(item.start, item.end) for item in entries),
                 line=line,
-                whole=whole,
+                full_span=whole,
                 unknown="; ".join(scalar.unknown for scalar in scalars if scalar.unknown)[:400],
             )
         for index, item in enumerate(entries):
             inner = _joined(path, str(index))
-            data.append(self.read(item, inner, Place(node=item, key=None, parent=path)))
+            data.append(self.read(item, inner, EditPosition(node=item, key=None, parent=path)))
         return data
 
     def _map(self, node: Node, path: str) -> dict[str, object]:
@@ -578,13 +578,13 @@ class _Leaves:
             inner = _joined(path, key_path(key.text))
             self.growth.node(item.line, self.depth)
             if key.text not in data:
-                place = Place(node=item, key=key, parent=path)
+                place = EditPosition(node=item, key=key, parent=path)
                 data[key.text] = self.read(item, inner, place)
         return data
 
 
 def members(
-    node: Node, depth: int = 0, growth: Growth | None = None
+    node: Node, depth: int = 0, growth: NodeBudget | None = None
 ) -> Iterator[tuple[Node, Node]]:
     """Keys and values of a mapping, those merged in by ``<<`` after its own.
 
@@ -593,19 +593,19 @@ def members(
     merged: list[Node] = []
     for key, item in node.items:
         if key is not None and key.is_merge:
-            target = followed(item)
+            target = resolve_alias(item)
             merged += [one for _, one in target.items] if target.kind == "list" else [item]
         elif key is not None:
             yield key, item
     for other in merged:
-        target = followed(other)
+        target = resolve_alias(other)
         if target.kind == "mapping":
             if growth is not None:
                 growth.node(other.line, depth + 1)
             yield from members(target, depth + 1, growth)
 
 
-def followed(node: Node) -> Node:
+def resolve_alias(node: Node) -> Node:
     """What an alias stands for; a node that is none is itself."""
     return node.target if node.target is not None else node
 
@@ -614,7 +614,7 @@ def _joined(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _where(used: Node, place: Place) -> tuple[int, Span]:
+def _where(used: Node, place: EditPosition) -> tuple[int, Span]:
     if place.key is None:
         return used.line, Span(used.start, used.end)
     return place.key.line, Span(place.key.start, used.end)

@@ -10,7 +10,7 @@ from copy import deepcopy
 _MOST_ROUNDS = 64
 
 
-def unrolled(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """The statements with each ``for key, value in TABLE.items()`` written out.
 
     ``TABLE`` is a mapping that the module assigns once, with texts as keys.

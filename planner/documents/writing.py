@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.documents.shell.text import (
     Changes,
-    Edited,
+    EditResult,
     Span,
     Texts,
     after_change,
-    edited,
+    apply_edits,
     first_that_reads,
 )
-from planner.documents.tree import Leaf, Node, Place, Tree, key_path, path_keys, read_trees
+from planner.documents.tree import EditPosition, Leaf, Node, Tree, key_path, path_keys, read_trees
 from planner.errors import LaunchError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]")
@@ -143,7 +143,7 @@ _COMMA_BEFORE = re.compile(r",\s*$")
 _STEP = "  "
 
 
-def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> Edited:
+def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
     """The YAML or JSON ``text`` of the file ``name`` with values changed, by dotted path.
 
     Texts that read as numbers or truth values are written as these, unless what they replace
@@ -169,7 +169,7 @@ def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> Ed
             unwritten[path] = texts
         else:
             text = found
-    return Edited(text=text, unwritten=unwritten)
+    return EditResult(text=text, unwritten=unwritten)
 
 
 def _tree(text: str, name: str, number: int) -> Tree:
@@ -201,7 +201,7 @@ def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
         changes = {
             span: _placed(tree.text, span, one) for span, one in zip(spans, new, strict=True)
         }
-        yield edited(tree.text, changes)
+        yield apply_edits(tree.text, changes)
     if is_list and place.key is not None:
         start = tree.text.find(":", place.key.end) + 1
         written = f" [{', '.join(_as_scalar(tree, text) for text in texts)}]"
@@ -247,7 +247,7 @@ def _removed(tree: Tree, path: str) -> Iterator[str]:
         step = place.parent
 
 
-def _cut(text: str, place: Place, parent: Node) -> Iterator[str]:
+def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
     start = place.key.start if place.key is not None else place.node.start
     end = max(place.node.end, place.key.end + 1 if place.key is not None else 0)
     if parent.style == "flow":
@@ -284,7 +284,7 @@ def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
         elif not target.text and not target.unknown:
             inner = _flow(tree, keys[depth:], texts)
             span = Span(node.start, node.end)
-            yield edited(tree.text, {span: _placed(tree.text, span, f"{{{inner}}}")})
+            yield apply_edits(tree.text, {span: _placed(tree.text, span, f"{{{inner}}}")})
         return
 
 

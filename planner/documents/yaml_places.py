@@ -5,54 +5,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.base.records import record
-from planner.documents.shell.text import Given
-from planner.documents.shell.values import Piece, Pieces, computed, cut, span_of
-from planner.documents.tree import Node, followed, members, read_trees
+from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.values import Pieces, TextPiece, computed_text, pieces_from, span_of
+from planner.documents.tree import Node, members, read_trees, resolve_alias
 
 
 @record()
-class Place:
+class YamlValue:
     """A value of a document, or nothing where a key is absent."""
 
     node: Node | None
     source: str
 
     @staticmethod
-    def nothing(place: Place) -> Place:
+    def nothing(place: YamlValue) -> YamlValue:
         """The absence of a value."""
-        return Place(None, place.source)
+        return YamlValue(None, place.source)
 
     @staticmethod
-    def pieces_after(place: Place, beginning: str) -> Pieces:
+    def pieces_after(place: YamlValue, beginning: str) -> Pieces:
         """A text without how it begins."""
         starts = (place.text or "").startswith(beginning)
-        return cut(place.pieces, len(beginning)) if starts else place.pieces
+        return pieces_from(place.pieces, len(beginning)) if starts else place.pieces
 
-    def get(self, *keys: str) -> Place:
+    def get(self, *keys: str) -> YamlValue:
         """The value at a path of keys."""
         place = self
         for key in keys:
             found = (below for name, below in place._pairs() if name == key)
-            place = next(found, Place(None, self.source))
+            place = next(found, YamlValue(None, self.source))
         return place
 
-    def items(self) -> list[tuple[str, Place]]:
+    def items(self) -> list[tuple[str, YamlValue]]:
         """Keys and values of a mapping; none of anything else."""
-        items: dict[str, Place] = {}
+        items: dict[str, YamlValue] = {}
         for name, below in self._pairs():
             items.setdefault(name, below)
         return [*items.items()]
 
-    def _pairs(self) -> Iterator[tuple[str, Place]]:
+    def _pairs(self) -> Iterator[tuple[str, YamlValue]]:
         """Keys and values; those that ``<<`` merges in come last, and may be there before."""
         if self.node is not None and self.is_mapping:
             for key, value in members(self.node):
-                yield key.text, Place(followed(value), self.source)
+                yield key.text, YamlValue(resolve_alias(value), self.source)
 
-    def entries(self) -> list[Place]:
+    def entries(self) -> list[YamlValue]:
         """The entries of a list; none of anything else."""
         items = self.node.items if self.node is not None and self.node.kind == "list" else []
-        return [Place(followed(node), self.source) for _, node in items]
+        return [YamlValue(resolve_alias(node), self.source) for _, node in items]
 
     @property
     def is_mapping(self) -> bool:
@@ -76,37 +76,39 @@ class Place:
     def pieces(self) -> Pieces:
         """Its text with the characters of the file that it comes from."""
         if self.node is None or self.text is None:
-            return computed("")
+            return computed_text("")
         return _aligned(self.text, self.source, self.node.start, self.node.end)
 
-    def given(self, option: str) -> Given | None:
+    def option_text(self, option: str) -> ParsedOption | None:
         """Its text as the value of an option; None where it has none."""
         if self.text is None:
             return None
         spans = (span_of(self.pieces),)
-        return Given(option=option, texts=(self.text,), line=self.line, spans=spans, whole=None)
+        return ParsedOption(
+            option=option, texts=(self.text,), line=self.line, spans=spans, full_span=None
+        )
 
 
-def documents(text: str, name: str) -> list[Place]:
+def documents(text: str, name: str) -> list[YamlValue]:
     """The documents of a YAML or JSON text; raises `LaunchError` as `read_trees` does."""
-    return [Place(followed(tree.root), text) for tree in read_trees(text, name)]
+    return [YamlValue(resolve_alias(tree.root), text) for tree in read_trees(text, name)]
 
 
 def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
     """The text in pieces that stand in the source as they are, and what YAML makes of the rest."""
     if text and (place := source.find(text, start, end)) >= 0:
-        return (Piece(text, place, place + len(text)),)
+        return (TextPiece(text, place, place + len(text)),)
     place, passed = _first(source, start, end), 0
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for word in text.split():
         found = source.find(word, place, end)
         if found < 0 or source[place:found].strip():
-            return computed(text)
+            return computed_text(text)
         at = text.index(word, passed)
         # Blanks between words are those that YAML folded or stripped.
-        pieces += [Piece(text[passed:at]), Piece(word, found, found + len(word))]
+        pieces += [TextPiece(text[passed:at]), TextPiece(word, found, found + len(word))]
         place, passed = found + len(word), at + len(word)
-    return tuple(piece for piece in [*pieces, Piece(text[passed:])] if piece.text)
+    return tuple(piece for piece in [*pieces, TextPiece(text[passed:])] if piece.text)
 
 
 def _first(source: str, start: int, end: int) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from planner.base.enums import LinkKind, Precision
-from planner.specs.checked import Made, unchecked
+from planner.specs.checked import T, replace_unvalidated
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import (
@@ -72,14 +72,14 @@ _SERVING = {
 def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
     """A GPU and a cluster that reach their peaks, at once."""
     kind = cluster.scale_up.kind
-    efficiency = unchecked(
+    efficiency = replace_unvalidated(
         _with_numbers(gpu.efficiency, _KERNEL),
         **_EFFICIENCY,
         collective=_reaching(gpu, kind, _KERNEL),
         fp8_attention=_fp8_attention(gpu),
     )
-    link = unchecked(gpu.scale_up, kind=kind)
-    network = unchecked(
+    link = replace_unvalidated(gpu.scale_up, kind=kind)
+    network = replace_unvalidated(
         cluster.scale_out,
         efficiency=1.0,
         base_latency=0.0,
@@ -87,8 +87,8 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
         slowdown_per_doubling=0.0,
     )
     return (
-        unchecked(gpu, efficiency=efficiency, scale_up=link),
-        unchecked(cluster, scale_out=network),
+        replace_unvalidated(gpu, efficiency=efficiency, scale_up=link),
+        replace_unvalidated(cluster, scale_out=network),
     )
 
 
@@ -98,7 +98,9 @@ def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
     Their time is the longer of computing and moving, as llm-analysis takes its
     ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
     """
-    return unchecked(gpu, efficiency=_with_numbers(gpu.efficiency, {"compute_fraction": share}))
+    return replace_unvalidated(
+        gpu, efficiency=_with_numbers(gpu.efficiency, {"compute_fraction": share})
+    )
 
 
 def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
@@ -107,16 +109,22 @@ def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
     So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
     """
     reached = _reaching(gpu, kind, {"bandwidth_fraction": share})
-    efficiency = unchecked(gpu.efficiency, collective=reached)
-    return unchecked(gpu, efficiency=efficiency, scale_up=unchecked(gpu.scale_up, kind=kind))
+    efficiency = replace_unvalidated(gpu.efficiency, collective=reached)
+    return replace_unvalidated(
+        gpu, efficiency=efficiency, scale_up=replace_unvalidated(gpu.scale_up, kind=kind)
+    )
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
     """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
-    offloading = unchecked(framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0)
-    execution = unchecked(framework.execution, **_TRAINING)
-    overlap = unchecked(framework.overlap, gather_nics=0)
-    return unchecked(framework, execution=execution, overlap=overlap, offloading=offloading)
+    offloading = replace_unvalidated(
+        framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0
+    )
+    execution = replace_unvalidated(framework.execution, **_TRAINING)
+    overlap = replace_unvalidated(framework.overlap, gather_nics=0)
+    return replace_unvalidated(
+        framework, execution=execution, overlap=overlap, offloading=offloading
+    )
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:
@@ -124,9 +132,9 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
 
     Decode attention stays on the GPU, and routing fills experts evenly.
     """
-    return unchecked(
+    return replace_unvalidated(
         engine,
-        execution=unchecked(engine.execution, **_SERVING),
+        execution=replace_unvalidated(engine.execution, **_SERVING),
         linear_compute_by_architecture={},
         expert_compute_by_architecture={},
         fp8_cache_compute_by_architecture={},
@@ -141,7 +149,7 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     if measured is None or sixteen_bit is None:
         return measured
     ratio = peaks.get(Precision.FP8, np.nan) / sixteen_bit
-    return unchecked(measured, forward=ratio, backward=ratio)
+    return replace_unvalidated(measured, forward=ratio, backward=ratio)
 
 
 def _reaching(
@@ -151,7 +159,7 @@ def _reaching(
     return {name: _with_numbers(own, numbers) for name, own in found.items()}
 
 
-def _with_numbers(spec: Made, numbers: Mapping[str, float]) -> Made:
+def _with_numbers(spec: T, numbers: Mapping[str, float]) -> T:
     """A tree of efficiencies with these numbers, by name, in the place of each kernel's own."""
 
     def changed(value: object) -> object:
@@ -160,4 +168,4 @@ def _with_numbers(spec: Made, numbers: Mapping[str, float]) -> Made:
         return _with_numbers(value, numbers) if hasattr(value, "__dataclass_fields__") else value
 
     values = {name: numbers.get(name, changed(own)) for name, own in vars(spec).items()}
-    return unchecked(spec, **values)
+    return replace_unvalidated(spec, **values)

@@ -17,10 +17,10 @@ from planner.base.enums import Precision
 from planner.base.records import record
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
-    Done,
+    KernelFlops,
+    KernelVisibility,
     Ledger,
     Rows,
-    Shown,
     clock,
     kernel_work,
     moved_work,
@@ -68,7 +68,7 @@ class KernelTable:
     """
 
     gpu: GpuSpec
-    shown: Shown = field(default_factory=Shown)
+    shown: KernelVisibility = field(default_factory=KernelVisibility)
     gemm_table: GemmTable | None = None
     memory_efficiency: float | None = None
     ledger: Ledger | None = field(default=None, compare=False, repr=False)
@@ -113,7 +113,7 @@ class KernelTable:
         moved = matrices * hidden_size * width * touched * e["weight"]
         time = self._roofline(e, flops * padding, moved)
         if self.ledger is not None:
-            self._record("experts", e, time, Done(flops, moved, flops * padding))
+            self._record("experts", e, time, KernelFlops(flops, moved, flops * padding))
         if not e["permute_passes"].any():
             return time
         return time + self._moved(
@@ -147,7 +147,9 @@ class KernelTable:
         row = {**e, "compute_fraction": reached, "peak": np.asarray(self.sixteen_bit_peak)}
         time = self._roofline(row, flops * fill * offset, num_bytes)
         if self.ledger is not None:
-            self._record("attention", row, time, Done(flops, num_bytes, flops * fill * offset))
+            self._record(
+                "attention", row, time, KernelFlops(flops, num_bytes, flops * fill * offset)
+            )
         return time
 
     def memory_time(self, num_bytes: Numeric, kernels: float = 1.0) -> FloatArray:
@@ -168,7 +170,7 @@ class KernelTable:
         return time
 
     def _record(
-        self, formula: str, e: Rows, time: FloatArray, done: Done, loads: Numeric = np.inf
+        self, formula: str, e: Rows, time: FloatArray, done: KernelFlops, loads: Numeric = np.inf
     ) -> None:
         """Keep what a kernel did, for whoever explains its time."""
         if self.ledger is not None:
@@ -214,7 +216,7 @@ class KernelTable:
         if self.ledger is not None:
             in_table = self.gemm_table is not None and bool(e["tabulated"].any())
             sizes = {ROWS: m, COLUMNS: n, DEPTH: k}
-            done = Done(2.0 * m * n * k, moved + output_bytes * m * n, flops, sizes)
+            done = KernelFlops(2.0 * m * n * k, moved + output_bytes * m * n, flops, sizes)
             self._record("table" if in_table else "product", e, time, done, loads)
         return time
 

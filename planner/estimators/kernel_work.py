@@ -42,7 +42,7 @@ Timed = TypeVar("Timed")
 
 
 @record(kw_only=True)
-class Work:
+class KernelWork:
     """One kernel, exchange or copy: what it does, and what that takes.
 
     ``formula`` is how ``time`` [s] is made of ``figures``, which are in SI units; ``terms`` are the
@@ -62,22 +62,22 @@ class Ledger:
     """The work that is recorded while one configuration is predicted."""
 
     def __init__(self) -> None:
-        self._open: list[Work] = []
-        self._parts: dict[str, tuple[Work, ...]] = {}
-        self._known: list[tuple[object, tuple[Work, ...]]] = []
+        self._open: list[KernelWork] = []
+        self._parts: dict[str, tuple[KernelWork, ...]] = {}
+        self._known: list[tuple[object, tuple[KernelWork, ...]]] = []
 
-    def add(self, work: Work) -> None:
+    def add(self, work: KernelWork) -> None:
         """Record what was just predicted."""
         self._open.append(work)
 
-    def taken(self) -> tuple[Work, ...]:
+    def drain(self) -> tuple[KernelWork, ...]:
         """What was recorded since the last time."""
         found, self._open = tuple(self._open), []
         return found
 
-    def of(self, seconds: object) -> tuple[Work, ...]:
+    def of(self, seconds: object) -> tuple[KernelWork, ...]:
         """The same; of seconds that were worked out before, the work recorded then."""
-        found = self.taken()
+        found = self.drain()
         if not found:
             return next((works for known, works in self._known if known is seconds), ())
         self._known.append((seconds, found))
@@ -98,9 +98,9 @@ class Ledger:
 
     def close(self, part: str) -> None:
         """What was recorded since the last time belongs to a part of a step."""
-        self._parts[part] = (*self._parts.get(part, ()), *self.taken())
+        self._parts[part] = (*self._parts.get(part, ()), *self.drain())
 
-    def parts(self) -> dict[str, tuple[Work, ...]]:
+    def parts(self) -> dict[str, tuple[KernelWork, ...]]:
         """The parts of a step that were closed, which begins anew."""
         found, self._parts = self._parts, {}
         return found
@@ -113,7 +113,7 @@ def attributed(
     if ledger is None:
         yield from operators
         return
-    ledger.taken()
+    ledger.drain()
     for operator in operators:
         works = ledger.of(seconds(operator))
         yield replace(operator, works=works)  # type: ignore[type-var]
@@ -152,7 +152,7 @@ def scan_work(
 
 
 @record()
-class Done:
+class KernelFlops:
     """What a kernel did: the ``flops`` that it needs and those ``paid`` for, and ``moved`` bytes.
 
     ``sizes`` are those of a matrix product, by term.
@@ -164,14 +164,16 @@ class Done:
     sizes: Mapping[str, Numeric] = field(default_factory=dict)
 
 
-def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Done) -> Work:
+def kernel_work(
+    formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: KernelFlops
+) -> KernelWork:
     """A kernel that computes and moves data: a product, experts, attention.
 
     ``e`` is what it reaches of the peaks, as `planner.estimators.kernel_work` has it.
     """
     compute = done.paid / (e["peak"] * e["compute_fraction"])
     memory = done.moved / (gpu.memory_bandwidth * e["bandwidth_fraction"])
-    return Work(
+    return KernelWork(
         formula=formula,
         time=time,
         at_peak=np.maximum(done.flops / e["peak"], done.moved / gpu.memory_bandwidth),
@@ -194,9 +196,9 @@ def kernel_work(formula: str, gpu: GpuSpec, e: Rows, time: FloatArray, done: Don
 
 def moved_work(
     gpu: GpuSpec, num_bytes: Numeric, fraction: Numeric, latency: Numeric, time: FloatArray
-) -> Work:
+) -> KernelWork:
     """Kernels that only move data."""
-    return Work(
+    return KernelWork(
         formula="memory",
         time=time,
         at_peak=num_bytes / gpu.memory_bandwidth,
@@ -223,12 +225,12 @@ def cache_work(
     latency: Numeric,
     time: FloatArray,
     cache: str,
-) -> Work:
+) -> KernelWork:
     """Attention over a cache: the slowest of reading it, of its products, and of its instructions.
 
     ``others``: seconds of vector instructions, or of blocks that read alone.
     """
-    return Work(
+    return KernelWork(
         formula="cache",
         time=time,
         at_peak=np.maximum(moved / gpu.memory_bandwidth, flops / peak),
@@ -250,9 +252,9 @@ def cache_work(
     )
 
 
-def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray) -> Work:
+def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray) -> KernelWork:
     """FLOPs at a share of a peak, whatever they move."""
-    return Work(
+    return KernelWork(
         formula="rate",
         time=time,
         at_peak=flops / peak,
@@ -264,13 +266,13 @@ def peak_work(flops: Numeric, peak: Numeric, reached: Numeric, time: FloatArray)
 
 def copy_work(
     num_bytes: Numeric, rate: Numeric, peak: Numeric, time: FloatArray, start: float = 0.0
-) -> Work:
+) -> KernelWork:
     """A copy between a GPU and its host, or the host's own reading and writing."""
     terms = {HOST: time - start}
     figures = {"num_bytes": np.asarray(num_bytes), "bandwidth": np.asarray(rate)}
     if start:
         terms[LATENCY], figures["latency"] = np.asarray(start), np.asarray(start)
-    return Work(
+    return KernelWork(
         formula="copy",
         time=time,
         at_peak=num_bytes / np.asarray(peak),
@@ -305,7 +307,7 @@ _EIGHT_BIT = (Precision.FP8, Precision.FP4)
 
 
 @record(kw_only=True)
-class Shown:
+class KernelVisibility:
     """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
 
     ``sustained``: share of the way from the clock of a burst to that of hours of products.
@@ -343,7 +345,7 @@ def num_multiprocessors(gpu: GpuSpec) -> int:
     return gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
 
 
-def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
+def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
     """Shares, peaks [FLOP/s] and bytes per element of dense products in each format.
 
     ``cast_bytes``: what kernels of their own move for an activation; ``tabulated``: sizes are
@@ -359,7 +361,7 @@ def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> R
     return rows
 
 
-def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: Shown) -> Rows:
+def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
     """The same of the grouped products of experts, whose rows contain no casts."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
@@ -383,7 +385,7 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, FloatArray]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
-def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, float]:
+def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
     kernel, is_bare = _dense_kernel(gpu, form)
     row = {name: kernel[name] for name in TiledGemmEfficiency.__dataclass_fields__}
     if shown.fused_casts and not is_bare and "fp8" in gpu.efficiency.gemm:
@@ -404,7 +406,7 @@ def _dense_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, floa
     }
 
 
-def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, float]:
+def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: KernelVisibility) -> dict[str, float]:
     table = gpu.efficiency.grouped_gemm
     nearest = table.get(_NEAREST_EXPERTS.get(form.experts, "bf16"), table["bf16"])
     measured = vars(table.get(form.experts, nearest))
@@ -418,7 +420,9 @@ def _expert_row(gpu: GpuSpec, form: KernelFormat, shown: Shown) -> dict[str, flo
     }
 
 
-def _rate(gpu: GpuSpec, form: KernelFormat, measured: float, shown: Shown) -> dict[str, float]:
+def _rate(
+    gpu: GpuSpec, form: KernelFormat, measured: float, shown: KernelVisibility
+) -> dict[str, float]:
     """The reached share of the peak, and the clock that is part of it."""
     precision = first_of(form.compute, gpu.peak_flops)
     held = clock(gpu.efficiency, precision, shown.sustained)
@@ -446,7 +450,7 @@ def _dense_kernel(gpu: GpuSpec, form: KernelFormat) -> tuple[dict[str, float], b
     return {**_NO_TILES, **vars(efficiency.gemm.get(nearest, efficiency.gemm["bf16"]))}, True
 
 
-_OWN = AttentionKernelEfficiency(forward=1.0, backward=1.0)
+_DEFAULT_KERNEL_EFFICIENCY = AttentionKernelEfficiency(forward=1.0, backward=1.0)
 # Written for each generation that they run on.
 _NATIVE = (AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
 _OF_CLASS = {
@@ -474,7 +478,7 @@ def rates(
 
 def _of_class(efficiency: Efficiency, kernels: AttentionKernels) -> AttentionKernelEfficiency:
     if kernels is AttentionKernels.NATIVE:
-        return _OWN
+        return _DEFAULT_KERNEL_EFFICIENCY
     return _of(efficiency, _OF_CLASS[kernels])
 
 
@@ -484,7 +488,7 @@ def _of(efficiency: Efficiency, kernel: AttentionKernel) -> AttentionKernelEffic
     if row is not None:
         return row
     if kernel in _NATIVE:
-        return _OWN
+        return _DEFAULT_KERNEL_EFFICIENCY
     if kernel is AttentionKernel.SDPA:
         return _of(efficiency, AttentionKernel.FA2)
     portable = efficiency.portable_attention_fraction

@@ -16,10 +16,10 @@ from planner.estimators.kernel_work import (
     LATENCY,
     LINK,
     NETWORK,
+    KernelVisibility,
+    KernelWork,
     Ledger,
     Rows,
-    Shown,
-    Work,
     copy_work,
     dense_rows,
     expert_rows,
@@ -50,7 +50,7 @@ def exchange_work(
     volume: Numeric,
     bandwidth: FloatArray,
     peak: FloatArray,
-) -> Work:
+) -> KernelWork:
     """A collective that moves a ``volume`` past each rank, at a ``bandwidth``, at best at ``peak``.
 
     ``links``: ranks of the group and of one domain, and what fabric and network reach. It is bound
@@ -61,7 +61,7 @@ def exchange_work(
     pieces = (size - 1) / np.maximum(local - 1, 1) if kind == "all_to_all" else 1.0
     by_network = (size > local) & (bandwidth < links["scale_up"] * pieces * (1 - 1e-9))
     moving = np.where(size > 1, volume / bandwidth, 0.0)
-    return Work(
+    return KernelWork(
         formula="collective",
         time=time,
         at_peak=np.where(size > 1, volume / peak, 0.0),
@@ -87,11 +87,11 @@ def message_work(
     num_bytes: Numeric,
     time: FloatArray,
     latency: FloatArray,
-) -> Work:
+) -> KernelWork:
     """A message to one other GPU, ``inside`` a domain or over the network."""
     peak = np.where(inside, cluster.scale_up.bandwidth, cluster.scale_out.bandwidth)
     moving = time - latency
-    return Work(
+    return KernelWork(
         formula="message",
         time=time,
         at_peak=num_bytes / peak,
@@ -123,7 +123,7 @@ _VECTOR_FRACTION = 0.5  # that of Ampere, assumed of what nobody measured
 
 
 @record(kw_only=True)
-class Group:
+class CommunicationGroup:
     """Ranks that communicate: ``size`` of them, ``stride`` GPUs apart."""
 
     size: Numeric
@@ -143,7 +143,7 @@ class Links:
     catalogue: Catalogue = field(default_factory=Catalogue)
     ledger: Ledger | None = field(default=None, compare=False, repr=False)
 
-    def num_domains(self, group: Group) -> FloatArray:
+    def num_domains(self, group: CommunicationGroup) -> FloatArray:
         """Scale-up domains over which a group stands."""
         return np.asarray(group.size / self._local_ranks(group))
 
@@ -151,7 +151,7 @@ class Links:
         self,
         kind: str,
         num_bytes: Numeric,
-        group: Group,
+        group: CommunicationGroup,
         sent_across: Numeric = 1.0,
         most_nics: int = 0,
     ) -> FloatArray:
@@ -202,7 +202,7 @@ class Links:
             **links, domain_size=up.domain_size, gpus_per_nic=out.gpus_per_nic, most_nics=most_nics
         )
 
-    def record(self, work: Work) -> None:
+    def record(self, work: KernelWork) -> None:
         """Keep what is behind seconds, where there is a ledger."""
         if self.ledger is not None:
             self.ledger.add(work)
@@ -225,17 +225,17 @@ class Links:
         if self.ledger is not None:
             self.ledger.close(part)
 
-    def recorded_parts(self) -> Mapping[str, tuple[Work, ...]]:
+    def recorded_parts(self) -> Mapping[str, tuple[KernelWork, ...]]:
         """What is behind the parts of a step that belong to no operator."""
         return {} if self.ledger is None else self.ledger.parts()
 
-    def fills_domain(self, group: Group) -> BoolArray:
+    def fills_domain(self, group: CommunicationGroup) -> BoolArray:
         """Whether a group is inside one scale-up domain and takes more than half of it."""
         local = self._local_ranks(group)
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
 
-    def hides_exchange(self, group: Group) -> BoolArray:
+    def hides_exchange(self, group: CommunicationGroup) -> BoolArray:
         """Whether exchanges of a group can run piece by piece behind the products around them.
 
         Its ranks are in one scale-up domain, whose links reach the memory of the others.
@@ -288,7 +288,7 @@ class Links:
             latency_per_doubling=out.latency_per_doubling,
         )
 
-    def _local_ranks(self, group: Group) -> FloatArray:
+    def _local_ranks(self, group: CommunicationGroup) -> FloatArray:
         return ranks_per_domain(
             group_size=group.size,
             stride=group.stride,
@@ -305,7 +305,7 @@ class Links:
         return out.bandwidth / out.oversubscription * out.efficiency
 
 
-__all__ = ["Group", "Machine"]
+__all__ = ["CommunicationGroup", "Machine"]
 
 # An eighth of two sockets with eight channels of DDR4-3200.
 _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
@@ -314,7 +314,7 @@ _USUAL_HOST_MEMORY_BANDWIDTH = 51.2e9
 _USUAL_DRIVE_BANDWIDTH = 1.6e9
 # Hours of products at the sustained clock; casts and the sorting of experts' tokens are operators
 # of their own.
-_TRAINING = Shown(permutes=False)
+_TRAINING = KernelVisibility(permutes=False)
 
 
 @record(kw_only=True)
@@ -450,7 +450,7 @@ class Machine(Links):
         """Seconds of ``kernels`` memory-bound kernels that move ``num_bytes`` together."""
         return self.kernels.memory_time(num_bytes, kernels)
 
-    def kernel_table(self, shown: Shown) -> KernelTable:
+    def kernel_table(self, shown: KernelVisibility) -> KernelTable:
         """The kernels of the GPU as some software shows them."""
         return KernelTable(
             gpu=self.gpu,

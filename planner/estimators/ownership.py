@@ -18,10 +18,18 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import GpuSpec
 from planner.specs.load import UNDATED
 from planner.specs.power import POWER, PUE, PowerProfile
-from planner.specs.price import ASSUMED, DIMENSIONS, ESTIMATE, PRICES, Figure, Price, ownership_of
-from planner.specs.site import Site
+from planner.specs.price import (
+    ASSUMED,
+    DIMENSIONS,
+    ESTIMATE,
+    PRICES,
+    Price,
+    SourcedQuantity,
+    ownership_of,
+)
+from planner.specs.site import OperatingTerms
 
-Place: TypeAlias = Mapping[str, Figure]
+Place: TypeAlias = Mapping[str, SourcedQuantity]
 """Figures of a building and its region, by their names, which replace those of all."""
 NOWHERE: Place = {}
 _MOST_OF_NODE = 16
@@ -67,19 +75,19 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
     )
 
 
-def _basis(bought: Figure) -> str:
+def _basis(bought: SourcedQuantity) -> str:
     """What a purchase price was asked for, by whom: ``rack of 72, trade price``."""
     if bought.gpus == 1:
         unit = "GPU"
     else:
         unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
     asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
-    return f"{unit}, {asked.get(bought.asked, f'{bought.asked} price')}"
+    return f"{unit}, {asked.get(bought.price_basis, f'{bought.price_basis} price')}"
 
 
 def used_figures(
     gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
-) -> Mapping[str, Figure]:
+) -> Mapping[str, SourcedQuantity]:
     """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
 
     Raises SpecError if a file has faults.
@@ -97,10 +105,10 @@ def used_figures(
     return {name: found[name] for name in needed}
 
 
-def pue_figure(profile: PowerProfile, source: str = POWER) -> Figure:
+def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
     """What the building draws over what computes in it, the same for energy and for owning."""
     pue = profile.pue
-    return Figure(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
+    return SourcedQuantity(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
 
 
 def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> list[str]:
@@ -139,7 +147,7 @@ class Charge:
         return self.signed - self.used
 
 
-def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
+def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     """What a run of a ``duration`` [s] on so many GPUs is charged on the terms of a site.
 
     Of a term all that is signed for it, or the run's part of it where the rest has work, as
@@ -165,7 +173,7 @@ def charge(site: Site, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     )
 
 
-def outlay(site: Site, num_gpus: Numeric) -> FloatArray | None:
+def outlay(site: OperatingTerms, num_gpus: Numeric) -> FloatArray | None:
     """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
     term = 0.0 if site.offer is None or not site.offer.is_signed else site.offer.term
     return charge(site, duration=term, num_gpus=num_gpus).outlay

@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.estimators.machine import Machine
 from planner.formulas.power import facility_power, network_share, range_of_product, range_of_sum
-from planner.specs.power import Between, PowerProfile
+from planner.specs.power import PowerProfile, RangedValue
 
 # Domains of so many GPUs are racks of trays.
 _LARGEST_NODE = 16
@@ -95,7 +95,7 @@ def power_draw(
 
 
 def power_range(
-    machine: Machine, profile: PowerProfile, num_gpus: float, boards: Between
+    machine: Machine, profile: PowerProfile, num_gpus: float, boards: RangedValue
 ) -> tuple[float, float]:
     """Factors on the power of so many GPUs between which published figures lie."""
     host, network = _host(machine, profile), profile.network
@@ -109,7 +109,7 @@ def power_range(
     return range_of_product(nodes, joined, (pue.low / pue.value, pue.high / pue.value))
 
 
-def _host(machine: Machine, profile: PowerProfile) -> Between:
+def _host(machine: Machine, profile: PowerProfile) -> RangedValue:
     is_rack = machine.cluster.scale_up.domain_size > _LARGEST_NODE
     return profile.rack_host if is_rack else profile.host
 

@@ -20,7 +20,7 @@ TARGETS = (
     "dynamo",
 )
 """In the order in which help and documentation list them."""
-READ_ALONE = (
+READ_ONLY_TOOLS = (
     "torchtune",
     "nanotron",
     "nemo-automodel",

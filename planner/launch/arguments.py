@@ -10,13 +10,13 @@ from pathlib import Path
 
 from planner.base import reading
 from planner.documents.shell import HereDocument, Script, Word
-from planner.documents.shell.text import Given, Span
+from planner.documents.shell.text import ParsedOption, Span
 from planner.documents.tree import Tree, flattened, plain_text, read_trees
 from planner.errors import LaunchError
-from planner.launch.option_table import Accepted, AcceptedOption
+from planner.launch.option_table import ParserOption, ParserOptions
 from planner.launch.removed import name_removed_program
 from planner.launch.targets import readers
-from planner.launch.understood import Found
+from planner.launch.understood import ParsedCommand
 from planner.specs.quantization import checkpoint_of
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -32,24 +32,24 @@ _WIDEST_GAP = 400
 class Arguments:
     """Options by the name of the parser; those it does not know; the other words.
 
-    ``repeated`` are options that a later one of the same name replaced, ``untold`` words of
+    ``repeated`` are options that a later one of the same name replaced, ``unknown_values`` words of
     which text alone does not tell what they add.
     """
 
-    options: dict[str, Given] = field(default_factory=dict)
-    unknown: list[Given] = field(default_factory=list)
-    positional: list[Given] = field(default_factory=list)
-    repeated: list[Given] = field(default_factory=list)
-    untold: list[Given] = field(default_factory=list)
+    options: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
+    positional: list[ParsedOption] = field(default_factory=list)
+    repeated: list[ParsedOption] = field(default_factory=list)
+    unknown_values: list[ParsedOption] = field(default_factory=list)
 
-    def add(self, given: Given) -> None:
+    def add(self, option: ParsedOption) -> None:
         """Take in an option; the last one of a name counts."""
-        if given.option in self.options:
-            self.repeated.append(self.options[given.option])
-        self.options[given.option] = given
+        if option.option in self.options:
+            self.repeated.append(self.options[option.option])
+        self.options[option.option] = option
 
 
-def read_arguments(words: Sequence[Word], accepted: Accepted) -> Arguments:
+def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
     """The options in the words behind a program; ``key=value`` words are options, too."""
     found, place = Arguments(), 0
     while place < len(words):
@@ -62,19 +62,19 @@ def read_arguments(words: Sequence[Word], accepted: Accepted) -> Arguments:
             if not equals:
                 rest = _values(words, place, option, accepted)
                 place += len(rest)
-            given = _given(option.name if option else name, word, rest)
+            given = _parsed_option(option.name if option else name, word, rest)
             if option is None:
                 found.unknown.append(given)
             else:
                 found.add(given)
         elif key := _OVERRIDE.match(word.begins):
             option = accepted.find(key[1])
-            given = _given(option.name if option else key[1], word, [word.after(key.end())])
+            given = _parsed_option(option.name if option else key[1], word, [word.after(key.end())])
             (found.add if option else found.unknown.append)(given)
         elif word.text is None and not word.begins:
-            found.untold.append(_given(word.raw, word, [word]))
+            found.unknown_values.append(_parsed_option(word.raw, word, [word]))
         else:
-            found.positional.append(_given("", word, [word]))
+            found.positional.append(_parsed_option("", word, [word]))
     return found
 
 
@@ -83,7 +83,7 @@ def _is_option(word: Word) -> bool:
 
 
 def _values(
-    words: Sequence[Word], place: int, option: AcceptedOption | None, accepted: Accepted
+    words: Sequence[Word], place: int, option: ParserOption | None, accepted: ParserOptions
 ) -> list[Word]:
     """The words from a place on that are values of an option: never an option that is known."""
     following = list(
@@ -103,19 +103,19 @@ def _values(
     return following[: int(nargs)] if nargs.isdigit() else following[:1]
 
 
-def _given(name: str, word: Word, values: Sequence[Word]) -> Given:
+def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
-    return Given(
+    return ParsedOption(
         option=name,
         texts=tuple(value.text or _model_in(name, value) for value in values),
         line=word.line,
         spans=tuple(value.span for value in values),
-        whole=_whole([word, *values]),
+        full_span=_contiguous_span([word, *values]),
         unknown=unknown,
     )
 
 
-def told_in(word: Word) -> str:
+def known_part(word: Word) -> str:
     """A word's text, or the end of it where its beginning is not known."""
     if word.text is not None:
         return word.text
@@ -125,19 +125,19 @@ def told_in(word: Word) -> str:
 def command_texts(words: Sequence[Word]) -> list[str]:
     """The text of each word; of an option its name where the value is not specified."""
     begun = (word.begins if word.begins.startswith("--") else "" for word in words)
-    return [option or told_in(word) for option, word in zip(begun, words, strict=True)]
+    return [option or known_part(word) for option, word in zip(begun, words, strict=True)]
 
 
 def _model_in(option: str, word: Word) -> str | None:
     """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
-    _, slash, name = told_in(word).rpartition("/")
+    _, slash, name = known_part(word).rpartition("/")
     is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
     is_model = is_known and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
 
 
-def _whole(words: Sequence[Word]) -> Span | None:
+def _contiguous_span(words: Sequence[Word]) -> Span | None:
     """The words where they stand in a row: on the command's line, in an array, in a string."""
     if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
         # --option=value is one word.
@@ -160,7 +160,7 @@ def _whole(words: Sequence[Word]) -> Span | None:
 _OF_OPTIONS = ("vllm", "sglang")
 
 
-def documents_in(path: Path, text: str) -> Iterator[Found]:
+def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Every document of a file, with its target, empty where it is none's."""
     if path.suffix.lower() == ".toml":
         yield _of_toml(path, text)
@@ -168,7 +168,7 @@ def documents_in(path: Path, text: str) -> Iterator[Found]:
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
         target = _target_of(tree)
-        yield Found(
+        yield ParsedCommand(
             target=target,
             name=path.name,
             text=text,
@@ -177,17 +177,17 @@ def documents_in(path: Path, text: str) -> Iterator[Found]:
         )
 
 
-def _of_command(target: str, options: Mapping[str, Given]) -> Mapping[str, Given]:
+def _of_command(target: str, options: Mapping[str, ParsedOption]) -> Mapping[str, ParsedOption]:
     """The keys of a document that has options of a command, as that calls them."""
     if target not in _OF_OPTIONS:
         return options
     return readers()[target].options.of_command(options)
 
 
-def _leaves(tree: Tree) -> dict[str, Given]:
+def _leaves(tree: Tree) -> dict[str, ParsedOption]:
     """The values of a document; a list of plain values is one, its entries are none."""
     return {
-        name: leaf.given
+        name: leaf.as_option
         for name, leaf in tree.values.items()
         if name.rpartition(".")[0] not in tree.values
     }
@@ -203,23 +203,27 @@ def _target_of_values(values: Mapping[str, object]) -> str:
     return next((one.name for one in readers().values() if one.is_of(values)), "")
 
 
-def _of_toml(path: Path, text: str) -> Found:
+def _of_toml(path: Path, text: str) -> ParsedCommand:
     """A TOML document; its values have no places, so that it cannot be changed."""
-    values = dict(flattened(reading.toml_of(text, str(path), LaunchError)))
+    values = dict(flattened(reading.parse_toml(text, str(path), LaunchError)))
     options = {
-        name: Given(
+        name: ParsedOption(
             option=name,
             texts=tuple(map(plain_text, value if isinstance(value, list) else [value])),
             line=1,
             spans=(None,) * (len(value) if isinstance(value, list) else 1),
-            whole=None,
+            full_span=None,
         )
         for name, value in values.items()
     }
-    return Found(target=_target_of_values(values), name=path.name, text=text, options=options)
+    return ParsedCommand(
+        target=_target_of_values(values), name=path.name, text=text, options=options
+    )
 
 
-def of_here_document(path: Path, script: Script, document: HereDocument, name: str) -> Found:
+def parse_here_document(
+    path: Path, script: Script, document: HereDocument, name: str
+) -> ParsedCommand:
     """A document that a script writes, with places in the script."""
     place = f"{path.name}:{document.line}"
     try:
@@ -229,17 +233,17 @@ def of_here_document(path: Path, script: Script, document: HereDocument, name: s
         trees = read_trees(told, place)
     options = {} if not trees else _leaves(trees[0])
     moved = {
-        key: Given(
+        key: ParsedOption(
             option=option.option,
             texts=option.texts,
             line=option.line + document.line - 1,
             spans=tuple(None if span is None else document.place(span) for span in option.spans),
-            whole=None if option.whole is None else document.place(option.whole),
+            full_span=None if option.full_span is None else document.place(option.full_span),
             unknown=option.unknown,
         )
         for key, option in options.items()
     }
-    return Found(
+    return ParsedCommand(
         target=_target_of(trees[0]) if trees else "",
         name=path.name,
         text=script.text,

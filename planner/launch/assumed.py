@@ -14,40 +14,44 @@ from pathlib import Path
 from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.errors import LaunchError, PlannerError
-from planner.launch.imported import MODEL_SPLITS, SPLITS, Imported, count_in
-from planner.launch.launchers.world import gpus_named
+from planner.launch.imported import MODEL_SPLITS, SPLITS, ImportedLaunch, parse_count
+from planner.launch.launchers.world import gpus_in_text
 from planner.launch.read import PROSE, read_launch
 from planner.launch.shape import model_named, model_within
-from planner.launch.understood import LENGTHS, REPLICAS, number_of
+from planner.launch.understood import LENGTHS, REPLICAS, parse_int
 from planner.optimize.collector import full_rows
-from planner.question.inputs import read_all
+from planner.question.inputs import parse_values
 from planner.question.names import NUM_GPUS
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
-from planner.specs.cache import steady
+from planner.specs.cache import snapshot_files
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.hardware import default_cluster
-from planner.specs.quantization import checkpoint_of, resembled
+from planner.specs.quantization import checkpoint_of, nearest_model
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
-from planner.workloads.given import Said
-from planner.workloads.plan import Plan, evaluated, one_configuration
+from planner.workloads.given import OptionNamer
+from planner.workloads.plan import Plan, evaluate, make_single_plan
 
 _CAP = "concurrency"
 
 
-def as_started(request: Request, burst: int | None = None) -> tuple[Request, tuple[str, ...]]:
+def apply_engine_start(
+    request: Request, burst: int | None = None
+) -> tuple[Request, tuple[str, ...]]:
     """The request as an engine runs what a launch file says, and what is to be said of that.
 
     Raises `SpecError, SearchSpaceError, InfeasibleError`: the question is impossible.
     """
     if request.workload != "serve" or _CAP not in request.settings:
         return request, ()
-    plan, _, notes = judged(request, burst)
+    plan, _, notes = evaluate_launch(request, burst)
     return plan.request, notes
 
 
-def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation, tuple[str, ...]]:
+def evaluate_launch(
+    request: Request, burst: int | None = None
+) -> tuple[Plan, Evaluation, tuple[str, ...]]:
     """The plan of a launch file as it is started, its prediction, and what is to be said of it.
 
     An engine takes in as many requests as its cache has room for: a larger ``max_num_seqs`` is
@@ -61,16 +65,16 @@ def judged(request: Request, burst: int | None = None) -> tuple[Plan, Evaluation
         ranks = int(_first(request.settings.get("attention_data_parallel", 1)))
         seqs = request.max_num_seqs or max(int(_first(cap)) // ranks, 1)
         request, cap = replace(request, settings=others, max_num_seqs=seqs), None
-    plan = one_configuration(request, burst)
-    evaluation = evaluated(plan, burst)
+    plan = make_single_plan(request, burst)
+    evaluation = evaluate(plan, burst)
     if cap is None or not _lacks_room(evaluation):
         return plan, evaluation, ()
     room = _most_that_fit(request, int(_first(cap)), full_row(evaluation).get("most_sequences"))
     if room is None:
         return plan, evaluation, ()
-    plan = one_configuration(_with_cap(request, room), burst)
+    plan = make_single_plan(_with_cap(request, room), burst)
     note = f"Its cache holds {room:,} requests at once, not for {int(_first(cap)):,}."
-    return plan, evaluated(plan, burst), (note,)
+    return plan, evaluate(plan, burst), (note,)
 
 
 def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:
@@ -82,15 +86,15 @@ def _most_that_fit(request: Request, cap: int, near: Value) -> int | None:
     tried = [*range(int(near), int(near) + 2)] if isinstance(near, int | float) else []
     while high - low > 1:
         middle = next((one for one in tried if low < one < high), (low + high) // 2)
-        evaluation = evaluated(one_configuration(_with_cap(request, middle)))
+        evaluation = evaluate(make_single_plan(_with_cap(request, middle)))
         fits = not (evaluation.rejected_by or _lacks_room(evaluation))
         low, high = (middle, high) if fits else (low, middle)
     return low or None
 
 
-def _lacks_room(found: Evaluation) -> bool:
+def _lacks_room(evaluation: Evaluation) -> bool:
     """Whether not all requests find room at once."""
-    return found.rejected_by == _OUT or found.candidates.waits
+    return evaluation.rejected_by == _OUT or evaluation.candidates.waits
 
 
 def _with_cap(request: Request, cap: int) -> Request:
@@ -101,28 +105,30 @@ def _first(value: object) -> float:
     return float(str(value[0] if isinstance(value, tuple | list) else value))
 
 
-def full_row(found: Evaluation) -> Row:
+def full_row(evaluation: Evaluation) -> Row:
     """The result columns of one configuration, unknown numbers as None."""
-    (row,) = full_rows(found.table(), [found.source])
+    (row,) = full_rows(evaluation.table(), [evaluation.source])
     return row
 
 
-def _with_pools(found: Imported, num_gpus: int) -> Imported:
+def _with_pools(launch: ImportedLaunch, num_gpus: int) -> ImportedLaunch:
     """The pools of a launch, each so many times as large that they take all GPUs together.
 
     Raises LaunchError if the GPUs are not a multiple of those of the file.
     """
-    own = count_in(found.values.get("num_gpus"))
+    own = parse_count(launch.values.get("num_gpus"))
     if not own or num_gpus == own:
-        return found
+        return launch
     if num_gpus % own:
         raise LaunchError(
-            f"{found.path}: its prefill and decode workers take {own} GPUs together, and "
+            f"{launch.path}: its prefill and decode workers take {own} GPUs together, and "
             f"{num_gpus} are no multiple of them: give --gpus {max(num_gpus // own, 1) * own}, or "
             "--set replicas and prefill_replicas."
         )
-    copies = {name: count_in(found.values.get(name, 1)) * (num_gpus // own) for name in REPLICAS}
-    return replace(found, values={**found.values, **copies, "num_gpus": num_gpus})
+    copies = {
+        name: parse_count(launch.values.get(name, 1)) * (num_gpus // own) for name in REPLICAS
+    }
+    return replace(launch, values={**launch.values, **copies, "num_gpus": num_gpus})
 
 
 USUAL_GPUS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb", "b300-sxm")
@@ -136,26 +142,26 @@ _LIKELY: Mapping[str, Sequence[object]] = {
 """Values of what a file takes from outside, of which the fastest that fits is taken."""
 _USUAL_LENGTH = 1024
 _USUAL_SAMPLE = 2048
-_WHOLE = (None, "pretrain")
+_FULL_TRAINING = (None, "pretrain")
 _SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
 _REPOSITORY = re.compile(r"(?<![\w./@-])[A-Za-z][\w-]*/[\w.-]*\w(?![\w/:@])")
 _MOST_WORDS = 100
 _DOUBLED = 11
-_BESIDE = (2, 4)
+_OTHER_COUNT_FACTORS = (2, 4)
 _SHRINKS = 0.97
 _OUT, _COUNT = "out_of_memory", "gpu_count"
 _SPEEDS = ("tokens_per_s", "output_tokens_per_s")
 
 
 @record(kw_only=True)
-class OnGpus:
+class LaunchOnGpus:
     """A launch file on a number of GPUs: what it asks, and its result columns.
 
     ``rejected_by`` is the rule that it breaks, or what it lacks; empty where it runs.
     """
 
     num_gpus: int
-    imported: Imported
+    imported: ImportedLaunch
     request: Request
     row: Mapping[str, object]
     rejected_by: str
@@ -178,33 +184,35 @@ class OnGpus:
 
 
 @record(kw_only=True)
-class Question:
-    """A launch file as a question; ``beside`` are other numbers of GPUs where one is assumed."""
+class LaunchQuestion:
+    """A launch file as a question; ``other_counts`` are other numbers of GPUs where one is
+    assumed.
+    """
 
-    imported: Imported
+    imported: ImportedLaunch
     request: Request
-    beside: tuple[OnGpus, ...] = ()
+    other_counts: tuple[LaunchOnGpus, ...] = ()
 
 
 @record(kw_only=True)
 class LaunchFile:
     """A user's launch file and what he answers beside it.
 
-    ``asked`` are those answers by term; of several things in the file the one of this ``number``
-    counts, from 1; ``text`` is read in place of that of the file; ``said`` is how messages call
-    an answer; ``workload`` what is planned of a file that tells several.
+    ``answers`` are those answers by term; of several things in the file the one of this ``number``
+    counts, from 1; ``text`` is read in place of that of the file; ``option_name`` is how messages
+    call an answer; ``workload`` what is planned of a file that tells several.
     """
 
     path: Path
-    asked: Mapping[str, object]
+    answers: Mapping[str, object]
     specs: Path | None = None
     number: int | None = None
     text: str | None = None
-    said: Said = str
+    option_name: OptionNamer = str
     workload: object = None
 
-    @steady()
-    def question(self) -> Question:
+    @snapshot_files()
+    def question(self) -> LaunchQuestion:
         """The question, with what nothing tells assumed; the model alone is asked for.
 
         Raises LaunchError if it cannot be read, starts nothing that planner reads, or does not tell
@@ -212,24 +220,24 @@ class LaunchFile:
         Raises SpecError or SearchSpaceError if it names what is unknown or impossible.
         """
         found = self._read(None)
-        lacking = found.lacking(self.asked)
+        lacking = found.lacking(self.answers)
         near = self._model_of_path() if "model" in lacking else {}
         likely = self._models_in(found) if "model" in lacking and not near else ()
         if len(likely) == 1 and self.path.suffix not in PROSE:
             near = {"model": (likely[0], "the only model named in its text")}
-        found.require_known(self.asked, self.said)
-        found.require({*lacking} & {"model"} - {*near}, self.said, likely)
+        found.require_known(self.answers, self.option_name)
+        found.require({*lacking} & {"model"} - {*near}, self.option_name, likely)
         lacking = tuple(name for name in lacking if name not in near)
         if not lacking and near:
             one = self._on(None, near)
-            return Question(imported=one.imported, request=one.request)
-        if not lacking and found.answers.otherwise:
+            return LaunchQuestion(imported=one.imported, request=one.request)
+        if not lacking and found.answers.fallbacks:
             one = self._on(None, {})
-            return Question(imported=one.imported, request=one.request)
+            return LaunchQuestion(imported=one.imported, request=one.request)
         if not lacking:
-            request = found.request(self.asked, self.specs, self.said)
-            return Question(imported=found, request=request)
-        world = found.found.world
+            request = found.request(self.answers, self.specs, self.option_name)
+            return LaunchQuestion(imported=found, request=request)
+        world = found.command.resources
         is_untold = world.num_gpus is None and world.gpus_per_node is None
         gpus = self._gpus(found) if "gpu" in lacking else {"": ""}
         choices = [{**near, "gpu": (gpu, why)} if gpu else {**near} for gpu, why in gpus.items()]
@@ -241,23 +249,23 @@ class LaunchFile:
         """The model that the name of the file, or else of its folder, names, and that it does."""
         path = self.path.absolute()
         for name in (path.name, path.parent.name):
-            near = resembled(name.replace("_", "-"), self.specs)
+            near = nearest_model(name.replace("_", "-"), self.specs)
             if model := model_named(name) or near or model_within(name):
                 return {"model": (model, f"{name} is the name of the file or its folder")}
         return {}
 
-    def _models_in(self, found: Imported) -> tuple[str, ...]:
+    def _models_in(self, launch: ImportedLaunch) -> tuple[str, ...]:
         """The repositories that the text of a file names and that are of known models."""
-        words = dict.fromkeys(_REPOSITORY.findall(found.found.text))
+        words = dict.fromkeys(_REPOSITORY.findall(launch.command.text))
         models: dict[str, str] = {}
         for word in [*words][:_MOST_WORDS]:
             if model := checkpoint_of(word, self.specs).model:
                 models.setdefault(model, word)
         return (*models.values(),)
 
-    def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> Question:
+    def _first(self, choices: Sequence[Mapping[str, tuple[str, str]]]) -> LaunchQuestion:
         """The file on the first GPU on which it runs, or on the first of all."""
-        tried: list[OnGpus] = []
+        tried: list[LaunchOnGpus] = []
         for assumed in choices:
             try:
                 tried.append(self._on(None, assumed))
@@ -269,38 +277,38 @@ class LaunchFile:
                 break
         best = max(one.rank[:2] for one in tried)
         one = next(one for one in tried if one.rank[:2] == best)
-        return Question(imported=one.imported, request=one.request)
+        return LaunchQuestion(imported=one.imported, request=one.request)
 
-    def _read(self, num_gpus: int | None, gpu: str | None = None) -> Imported:
-        given = self._given_gpus() if num_gpus is None else str(num_gpus)
+    def _read(self, num_gpus: int | None, gpu: str | None = None) -> ImportedLaunch:
+        given = self._requested_gpus() if num_gpus is None else str(num_gpus)
         read = partial(
             read_launch,
             self.path,
             self.number,
             self.specs,
-            gpu=gpu or _alone(self.asked.get("gpu")),
-            release=str(self.asked.get("engine_version") or ""),
+            gpu=gpu or _single_text(self.answers.get("gpu")),
+            release=str(self.answers.get("engine_version") or ""),
             text=self.text,
             workload=self.workload,
         )
         found = read(num_gpus=given)
-        is_pooled = found.values.get("mode") == DISAGGREGATED and not {*REPLICAS} & {*self.asked}
+        is_pooled = found.values.get("mode") == DISAGGREGATED and not {*REPLICAS} & {*self.answers}
         if given is not None and is_pooled:
             found = _with_pools(read(), int(given))
-        found = found.of_other_model() if "model" in self.asked else found
+        found = found.of_other_model() if "model" in self.answers else found
         # Of a parameter the default stays: a batch that follows another is scaled by it.
         parameters = terms_of(found.workload, "parameter")
-        return self._with_lengths(found.without_defaults(self.asked.keys() - parameters.keys()))
+        return self._with_lengths(found.without_defaults(self.answers.keys() - parameters.keys()))
 
-    def _with_lengths(self, found: Imported) -> Imported:
+    def _with_lengths(self, launch: ImportedLaunch) -> ImportedLaunch:
         """The launch with requests that its server takes, where those of a plan are too long."""
-        if found.workload == "train":
-            return self._with_samples(found)
-        most = count_in(found.values.get("max_model_len"))
+        if launch.workload == "train":
+            return self._with_samples(launch)
+        most = parse_count(launch.values.get("max_model_len"))
         if not 1 < most < len(LENGTHS) * _USUAL_LENGTH:
-            return found
-        told = {**found.values, **self.asked}
-        known = {name: count_in(told.get(name)) for name in LENGTHS}
+            return launch
+        told = {**launch.values, **self.answers}
+        known = {name: parse_count(told.get(name)) for name in LENGTHS}
         is_told = {name: told.get(name) is not None for name in LENGTHS}  # or 0: no answer
         shorter = {
             name: min(most - known[other], _USUAL_LENGTH) if is_told[other] else most // 2
@@ -309,43 +317,47 @@ class LaunchFile:
         }
         why = f"no request is longer than {most:,} tokens"
         return replace(
-            found,
-            values={**found.values, **shorter},
-            assumed={**found.assumed, **dict.fromkeys(shorter, why)},
+            launch,
+            values={**launch.values, **shorter},
+            assumed={**launch.assumed, **dict.fromkeys(shorter, why)},
         )
 
-    def _with_samples(self, found: Imported) -> Imported:
+    def _with_samples(self, launch: ImportedLaunch) -> ImportedLaunch:
         """A tuning with samples of the usual length, as those of pre-training are longer."""
-        told = {**found.values, **self.asked}
+        told = {**launch.values, **self.answers}
         is_told = told.get("sequence_length") is not None
-        if is_told or "model" not in found.values or told.get("training_objective") in _WHOLE:
-            return found
+        if (
+            is_told
+            or "model" not in launch.values
+            or told.get("training_objective") in _FULL_TRAINING
+        ):
+            return launch
         with suppress(PlannerError):
-            model = load_model(str(found.values["model"]), self.specs)
+            model = load_model(str(launch.values["model"]), self.specs)
             if model.training is not None and model.training.sequence_length > _USUAL_SAMPLE:
                 why = "it does not give the length of its samples"
                 return replace(
-                    found,
-                    values={**found.values, "sequence_length": _USUAL_SAMPLE},
-                    assumed={**found.assumed, "sequence_length": why},
+                    launch,
+                    values={**launch.values, "sequence_length": _USUAL_SAMPLE},
+                    assumed={**launch.assumed, "sequence_length": why},
                 )
-        return found
+        return launch
 
-    def _given_gpus(self) -> str | None:
+    def _requested_gpus(self) -> str | None:
         """The number of GPUs that the user gives, however written; None of several, or none."""
-        given = self.asked.get("num_gpus")
+        given = self.answers.get("num_gpus")
         if given is None or given == ALL or isinstance(given, list | tuple):
             return None
-        counts = read_all(glossary()[NUM_GPUS], str(given), self.said("num_gpus"))
+        counts = parse_values(glossary()[NUM_GPUS], str(given), self.option_name("num_gpus"))
         return str(counts[0]) if len(counts) == 1 else None
 
-    def _gpus(self, found: Imported) -> Mapping[str, str]:
+    def _gpus(self, launch: ImportedLaunch) -> Mapping[str, str]:
         """The GPUs that may be taken where no launcher and nobody tells one, and why."""
-        text, path = found.found.text, self.path.absolute()
-        above = "\n".join(text.split("\n")[: found.found.line])
+        text, path = launch.command.text, self.path.absolute()
+        above = "\n".join(text.split("\n")[: launch.command.line])
         # Of a text for people the section above what is started.
         near = _SECTION.split(above)[-1] if path.suffix in PROSE else ""
-        named = gpus_named(text, path, self.specs, near)
+        named = gpus_in_text(text, path, self.specs, near)
         likely = {one.gpu: f"{one.word} stands in its text or its path" for one in named}
         usual = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
         before: list[str] = []
@@ -355,12 +367,12 @@ class LaunchFile:
             before.append(gpu)
         return gpus
 
-    def _on(self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]) -> OnGpus:
+    def _on(self, num_gpus: int | None, assumed: Mapping[str, tuple[str, str]]) -> LaunchOnGpus:
         """The file on so many GPUs, with the best of what else it leaves open."""
         values: dict[str, object] = {name: value for name, (value, _) in assumed.items()}
         found = self._read(num_gpus, str(values["gpu"]) if "gpu" in values else None)
         found = found.of_other_model() if "model" in assumed else found
-        lacking = found.lacking({**self.asked, **values})
+        lacking = found.lacking({**self.answers, **values})
         names = [name for name in lacking if name in _LIKELY]
         told = {name: why for name, (_, why) in assumed.items()}
         told |= dict.fromkeys(names, "set from outside: the fastest that fits")
@@ -370,11 +382,11 @@ class LaunchFile:
         ]
         best = max(tried, key=lambda one: one.rank)
         # Another precision is for a GPU that lacks one, all else for one that is too small.
-        others = found.answers.otherwise.items() if best.rejected_by else ()
+        others = found.answers.fallbacks.items() if best.rejected_by else ()
         instead = {
             name: one
             for name, one in others
-            if name not in self.asked and (name == "precision") != (best.rejected_by == _OUT)
+            if name not in self.answers and (name == "precision") != (best.rejected_by == _OUT)
         }
         if not instead:
             return best
@@ -384,22 +396,24 @@ class LaunchFile:
         )
         return max(best, self._judged(changed), key=lambda one: one.rank)
 
-    def _judged(self, found: Imported) -> OnGpus:
-        request = found.request(self.asked, self.specs, self.said)
-        _, evaluation, _ = judged(request)
-        return OnGpus(
-            num_gpus=int(found.values.get("num_gpus") or 0),
-            imported=found,
+    def _judged(self, launch: ImportedLaunch) -> LaunchOnGpus:
+        request = launch.request(self.answers, self.specs, self.option_name)
+        _, evaluation, _ = evaluate_launch(request)
+        return LaunchOnGpus(
+            num_gpus=int(launch.values.get("num_gpus") or 0),
+            imported=launch,
             request=request,
             row=full_row(evaluation),
             rejected_by=evaluation.rejected_by,
         )
 
-    def _smallest(self, found: Imported, assumed: Mapping[str, tuple[str, str]]) -> Question:
+    def _smallest(
+        self, launch: ImportedLaunch, assumed: Mapping[str, tuple[str, str]]
+    ) -> LaunchQuestion:
         """The file on the fewest GPUs on which it fits, or that its layout takes."""
-        tried: list[OnGpus] = []
+        tried: list[LaunchOnGpus] = []
         errors: list[PlannerError] = []
-        step = self._step(found, assumed)
+        step = self._step(launch, assumed)
         for num_gpus in (step * 2**power for power in range(_DOUBLED)):
             try:
                 tried.append(self._on(num_gpus, assumed))
@@ -429,18 +443,18 @@ class LaunchFile:
         values = {"num_gpus": chosen.num_gpus}
         imported = chosen.imported.completed(values, {"num_gpus": why})
         smaller = [one for one in tried if one.num_gpus < chosen.num_gpus]
-        return Question(
+        return LaunchQuestion(
             imported=imported,
             request=chosen.request,
-            beside=(*smaller[-1:], *self._beside(chosen, assumed, step)),
+            other_counts=(*smaller[-1:], *self._other_counts(chosen, assumed, step)),
         )
 
-    def _beside(
-        self, chosen: OnGpus, assumed: Mapping[str, tuple[str, str]], step: int
-    ) -> Iterator[OnGpus]:
+    def _other_counts(
+        self, chosen: LaunchOnGpus, assumed: Mapping[str, tuple[str, str]], step: int
+    ) -> Iterator[LaunchOnGpus]:
         """The file on one GPU, twice and four times as many, as far as it takes them."""
         alone = (1,) if chosen.num_gpus == step > 1 else ()
-        for num_gpus in (*alone, *(chosen.num_gpus * factor for factor in _BESIDE)):
+        for num_gpus in (*alone, *(chosen.num_gpus * factor for factor in _OTHER_COUNT_FACTORS)):
             try:
                 one = self._on(num_gpus, assumed)
             except PlannerError:
@@ -448,34 +462,34 @@ class LaunchFile:
             if one.rejected_by in ("", _OUT):
                 yield one
 
-    def _step(self, found: Imported, assumed: Mapping[str, tuple[str, str]]) -> int:
+    def _step(self, launch: ImportedLaunch, assumed: Mapping[str, tuple[str, str]]) -> int:
         """The fewest GPUs that fill whole nodes and that the layout divides.
 
         Servers, cards without a fabric of their own, and one process that places its layers start
         with one GPU.
         """
-        asked = self.asked.get("gpu")
-        name = assumed["gpu"][0] if "gpu" in assumed else found.values.get("gpu", asked)
+        asked = self.answers.get("gpu")
+        name = assumed["gpu"][0] if "gpu" in assumed else launch.values.get("gpu", asked)
         (name, *_) = name if isinstance(name, list | tuple) else [name]
         name = USUAL_GPUS[0] if name in (None, ALL) else str(name).partition(",")[0]
         gpu = Catalogue(self.specs).load_gpu(name).spec
-        told = number_of(found.found.world.gpus_per_node)
-        is_alone = found.workload != "train" or gpu.scale_up.domain_size == 1
-        is_alone = is_alone or "--device_map" in found.found.options
+        told = parse_int(launch.command.resources.gpus_per_node)
+        is_alone = launch.workload != "train" or gpu.scale_up.domain_size == 1
+        is_alone = is_alone or "--device_map" in launch.command.options
         node = told or (1 if is_alone else default_cluster(gpu).gpus_per_node)
-        known = {**found.values, **self.asked}
-        sizes = [count_in(known.get(split)) or 1 for split in MODEL_SPLITS]
+        known = {**launch.values, **self.answers}
+        sizes = [parse_count(known.get(split)) or 1 for split in MODEL_SPLITS]
         return lcm(node, prod(sizes))
 
 
-def _is_vain(tried: Sequence[OnGpus]) -> bool:
+def _is_vain(tried: Sequence[LaunchOnGpus]) -> bool:
     """Whether twice as many GPUs made no GPU's memory smaller where it is too small."""
     if {one.rejected_by for one in tried[-2:]} != {_OUT} or not tried[:-1]:
         return False
     return tried[-1].peak_memory > _SHRINKS * tried[-2].peak_memory
 
 
-def _alone(given: object) -> str | None:
+def _single_text(value: object) -> str | None:
     """One answer as text; None where there is none, or several."""
-    is_one = given is not None and not isinstance(given, list | tuple) and "," not in str(given)
-    return str(given) if is_one and given != ALL else None
+    is_one = value is not None and not isinstance(value, list | tuple) and "," not in str(value)
+    return str(value) if is_one and value != ALL else None

@@ -22,11 +22,19 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import LaunchError, did_you_mean
-from planner.launch.option_table import Accepted, AcceptedOption, Remark, shipped_rows
-from planner.launch.target import Argument, Draft, File, Job, Process, Variable, filled
-from planner.launch.understood import LENGTHS, ONGOING, Found
+from planner.launch.option_table import ParameterNote, ParserOption, ParserOptions, shipped_rows
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    Process,
+    ShellVariable,
+    filled,
+)
+from planner.launch.understood import LENGTHS, ONGOING, ParsedCommand
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
@@ -110,7 +118,7 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     return tuple(word.replace("{steps}", str(steps)) for word in found[target].split())
 
 
-def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
+def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
     """The same process for a few steps, with the log that is compared with the prediction.
 
     Options of the benchmark take the place of those of the process; it keeps no checkpoints, and
@@ -123,27 +131,27 @@ def measured(process: Process, target: str, *more: str, num_last: int = 0) -> Pr
     replaced = {*map(_option, added), *_CHECKPOINTS}
     place = len(process.arguments) - num_last
     kept = [
-        [_apart(each) for each in part if _option(each) not in replaced]
+        [_with_own_folder(each) for each in part if _option(each) not in replaced]
         for part in (process.arguments[:place], process.arguments[place:])
     ]
     return replace(process, name="benchmark", arguments=(*kept[0], *added, *kept[1]))
 
 
 def training_draft(
-    job: Job,
+    job: LaunchJob,
     target: str,
-    arguments: Sequence[Argument],
+    arguments: Sequence[CommandWords],
     *,
     launcher: str = "torchrun",
-    launcher_arguments: tuple[Argument, ...] = (),
+    launcher_arguments: tuple[CommandWords, ...] = (),
     environment: Mapping[str, str] | None = None,
     more: Sequence[str] = (),
     num_last: int = 0,
-    files: tuple[File, ...] = (),
-    unexpressed: tuple[Remark, ...] = (),
-    left: tuple[Remark, ...] = (),
+    files: tuple[LaunchOutputFile, ...] = (),
+    unexpressed: tuple[ParameterNote, ...] = (),
+    left: tuple[ParameterNote, ...] = (),
     notes: tuple[str, ...] = (),
-) -> Draft:
+) -> LaunchDraft:
     """The one process of a training on all GPUs of a job, and what measures it.
 
     ``more`` and ``num_last`` are those of `measured`.
@@ -159,8 +167,8 @@ def training_draft(
         gpus_per_node=job.gpus_per_node,
         environment=environment or {},
     )
-    steps = measured(process, target, *more, num_last=num_last)
-    return Draft(
+    steps = as_measured_run(process, target, *more, num_last=num_last)
+    return LaunchDraft(
         processes=(process,),
         benchmark=(steps,),
         files=files,
@@ -170,7 +178,7 @@ def training_draft(
     )
 
 
-def _lines(words: Sequence[str]) -> list[Argument]:
+def _lines(words: Sequence[str]) -> list[CommandWords]:
     """Words as arguments: each option with its value."""
     lines: list[list[str]] = []
     for word in words:
@@ -178,20 +186,20 @@ def _lines(words: Sequence[str]) -> list[Argument]:
             lines.append([word])
         else:
             lines[-1].append(word)
-    return [Argument(words=tuple(line)) for line in lines]
+    return [CommandWords(words=tuple(line)) for line in lines]
 
 
-def _option(argument: Argument) -> str:
+def _option(argument: CommandWords) -> str:
     """The option that an argument gives, without its value."""
     word = argument.words[0]
-    return (word.prefix if isinstance(word, Variable) else word).partition("=")[0]
+    return (word.prefix if isinstance(word, ShellVariable) else word).partition("=")[0]
 
 
-def _apart(argument: Argument) -> Argument:
+def _with_own_folder(argument: CommandWords) -> CommandWords:
     """An argument whose folder of results is no more that of the job."""
     words = (
         replace(word, suffix=f"{word.suffix}/benchmark")
-        if isinstance(word, Variable) and word.name == _OUTPUT
+        if isinstance(word, ShellVariable) and word.name == _OUTPUT
         else word
         for word in argument.words
     )
@@ -331,7 +339,7 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
     return {name: tuple(groups[first]) for name, first in names.items()}
 
 
-def client_of(words: Sequence[str]) -> str:
+def client_program(words: Sequence[str]) -> str:
     """The program of the table that a command starts; empty where it starts none.
 
     >>> client_of(["trtllm-bench", "--model", "m", "throughput"])
@@ -350,15 +358,15 @@ def _is(name: str, first: str, words: Sequence[str]) -> bool:
 
 
 @cache
-def accepted_by(name: str) -> Accepted:
+def accepted_by(name: str) -> ParserOptions:
     """The options of a program that say something of its requests."""
-    options: dict[str, AcceptedOption] = {}
+    options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     for row in _clients()[name]:
         option, *others = row["option"].split("|")
-        options[option] = AcceptedOption(name=option)
+        options[option] = ParserOption(name=option)
         aliases |= dict.fromkeys(others, option)
-    return Accepted(options, aliases)
+    return ParserOptions(options, aliases)
 
 
 def is_of_clients(option: str) -> bool:
@@ -366,13 +374,13 @@ def is_of_clients(option: str) -> bool:
     return any(accepted_by(name).find(option) is not None for name in (*_clients(),))
 
 
-def requests_of(name: str, found: Found) -> Found:
+def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
     """What a command of the program ``name`` says of its requests, by term.
 
     What text alone does not tell has no text.
     """
-    given = found.options
-    said: dict[str, Given] = {}
+    given = command.options
+    said: dict[str, ParsedOption] = {}
     data = next((row for row in _clients()[name] if row["says"] == "dataset"), None)
     kind = ""
     if data is not None:
@@ -392,18 +400,20 @@ def requests_of(name: str, found: Found) -> Found:
             else:
                 said.pop(says, None)
         elif row["default"] and says not in said:
-            said[says] = stated(option, row["default"], found.line)
+            said[says] = implied_option(option, row["default"], command.line)
     shortest = said.pop("shortest", None)
     ratio = 1.0 if shortest is None else float(shortest.single or 1)
     for length in LENGTHS:
         if length in said and (longest := said[length].single) and ratio < 1:
-            said[length] = said[length].saying(str(round(float(longest) * (1 + ratio) / 2)))
+            said[length] = said[length].with_value(str(round(float(longest) * (1 + ratio) / 2)))
     if "batch" in said:
         said.setdefault("num_requests", said["batch"])
-    return Found(target=REQUESTS, name=found.name, text=found.text, line=found.line, options=said)
+    return ParsedCommand(
+        target=REQUESTS, name=command.name, text=command.text, line=command.line, options=said
+    )
 
 
-def said_alone(sent: Found) -> str:
+def client_only_note(sent: ParsedCommand) -> str:
     """What is said of a program that sends requests to a server that its file does not start."""
     words = [
         f"--{name.replace('_', '-')} {option.single}"
@@ -417,7 +427,9 @@ def said_alone(sent: Found) -> str:
     )
 
 
-def served_of(found: Sequence[Found], beside: Sequence[Found] = ()) -> Iterator[Found]:
+def servers_with_load(
+    commands: Sequence[ParsedCommand], beside: Sequence[ParsedCommand] = ()
+) -> Iterator[ParsedCommand]:
     """The servers among what a file starts, in order, with the requests that are sent to them.
 
     A program that measures an engine says them itself, and what prepares them stands before it; to
@@ -425,29 +437,33 @@ def served_of(found: Sequence[Found], beside: Sequence[Found] = ()) -> Iterator[
     """
     is_own = [
         one.target == REQUESTS and following.target != REQUESTS and one.line == following.line
-        for one, following in pairwise((*found, Found(target=REQUESTS, name="", text="")))
+        for one, following in pairwise(
+            (*commands, ParsedCommand(target=REQUESTS, name="", text=""))
+        )
     ]
-    for at, one in enumerate(found):
+    for at, one in enumerate(commands):
         if one.target == REQUESTS:
             continue
         clients = [
             (other > at, client)
-            for other, client in enumerate(found)
+            for other, client in enumerate(commands)
             if client.target == REQUESTS and not is_own[other]
         ]
         before = [client for is_later, client in clients if not is_later][::-1]
         after = [client for is_later, client in clients if is_later]
-        own = found[at - 1 : at] if at and is_own[at - 1] else []
+        own = commands[at - 1 : at] if at and is_own[at - 1] else []
         others = [*before, *after] if own else [*after, *before] or [*beside]
         yield _with_requests(one, own, others)
 
 
-def _with_requests(found: Found, own: Sequence[Found], others: Sequence[Found]) -> Found:
+def _with_requests(
+    command: ParsedCommand, own: Sequence[ParsedCommand], others: Sequence[ParsedCommand]
+) -> ParsedCommand:
     whole = [one for one in (*own, *others) if {*LENGTHS} <= {*one.options}]
-    said: dict[str, Given] = {}
+    said: dict[str, ParsedOption] = {}
     for one in (*own, *(whole or others)[:1]):
         said = {**one.options, **said}
     limit = next((said[name] for name in _AT_ONCE if name in said and said[name].single), None)
-    options = {**found.options} if limit is None else {**found.options, ONGOING: limit}
+    options = {**command.options} if limit is None else {**command.options, ONGOING: limit}
     load = {name: given for name, given in said.items() if limit is None or name not in _AT_ONCE}
-    return replace(found, options=options, load=load)
+    return replace(command, options=options, benchmark_load=load)

@@ -22,16 +22,16 @@ from math import prod
 from pathlib import Path
 
 from planner.base import reading
-from planner.documents.python import Call, Untold, Value
+from planner.documents.python import Call, UnknownValue, Value
 from planner.documents.shell import Script, Word
-from planner.documents.shell.text import LARGEST, Given
-from planner.documents.yaml_places import Place, documents
+from planner.documents.shell.text import LARGEST, ParsedOption
+from planner.documents.yaml_places import YamlValue, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
-from planner.launch.option_table import OptionTable, keys_of
-from planner.launch.understood import MOST_ABOVE, Found
+from planner.launch.option_table import OptionTable, option_aliases
+from planner.launch.understood import MOST_ABOVE, ParsedCommand
 
-Reader = Callable[[Path, str], Iterator[Found]]
+Reader = Callable[[Path, str], Iterator[ParsedCommand]]
 """Reads the documents of a text, as of a file of this path."""
 _INSTALLS = ("install", "upgrade", "template")
 _VALUES_OPTIONS = ("-f", "--values")
@@ -106,7 +106,9 @@ def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
     return run.stdout
 
 
-def read_chart(chart: Path, read: Reader, options: Sequence[str] = ()) -> list[tuple[Path, Found]]:
+def read_chart(
+    chart: Path, read: Reader, options: Sequence[str] = ()
+) -> list[tuple[Path, ParsedCommand]]:
     """What a chart starts, read from the text that ``helm template`` prints.
 
     Its options have no place in a file of the chart, so that nothing is written there.
@@ -120,10 +122,10 @@ def read_chart(chart: Path, read: Reader, options: Sequence[str] = ()) -> list[t
     ]
 
 
-def without_places(options: Mapping[str, Given]) -> dict[str, Given]:
+def without_places(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
     """Options that stand nowhere in their file as they are."""
     return {
-        name: replace(option, spans=(None,) * len(option.texts), whole=None)
+        name: replace(option, spans=(None,) * len(option.texts), full_span=None)
         for name, option in options.items()
     }
 
@@ -134,7 +136,9 @@ def values_options(chart: Path, path: Path) -> tuple[str, ...]:
     return ("--values", str(path.absolute())) if is_values else ()
 
 
-def installed(path: Path, words: Sequence[Word], read: Reader) -> list[tuple[Path, Found]]:
+def helm_install(
+    path: Path, words: Sequence[Word], read: Reader
+) -> list[tuple[Path, ParsedCommand]]:
     """What a command of Helm installs: a chart that stands near it, or values of one that is
     elsewhere; nothing of any other command.
 
@@ -203,9 +207,9 @@ def _is_number(chart: Path, name: str) -> bool:
     return any(text.replace(".", "", 1).isdecimal() for text in texts)
 
 
-def applied(
+def kubectl_apply(
     path: Path, words: Sequence[Word], script: Script, read: Reader
-) -> list[tuple[Path, Found]]:
+) -> list[tuple[Path, ParsedCommand]]:
     """What a command of Kubernetes applies: a text that the script hands it, or a file that it
     writes or that stands near; nothing of any other command."""
     texts = [word.text or "" for word in words]
@@ -213,7 +217,7 @@ def applied(
         return []
     named = [text for option, text in pairwise(texts) if option in _APPLIED]
     named += [text.partition("=")[2] for text in texts if text.startswith("--filename=")]
-    found: list[tuple[Path, Found]] = []
+    found: list[tuple[Path, ParsedCommand]] = []
     for name in named:
         line = words[0].line
         handed = (d for key, d in script.files.items() if key.startswith("<<") and d.line > line)
@@ -260,7 +264,7 @@ def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
                 yield _config(document), ""
 
 
-def _of_applications(document: Place) -> Iterator[tuple[Call, str]]:
+def _of_applications(document: YamlValue) -> Iterator[tuple[Call, str]]:
     for application in document.get("applications").entries():
         arguments = application.get("args")
         for place in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
@@ -269,11 +273,11 @@ def _of_applications(document: Place) -> Iterator[tuple[Call, str]]:
         for key in _POOLS:
             if arguments.get(key).is_mapping:
                 yield _config(arguments.get(key)), key.removesuffix("_config")
-        if (own := _own_application(application)) is not None:
+        if (own := _serve_application(application)) is not None:
             yield own, ""
 
 
-def _own_application(application: Place) -> Call | None:
+def _serve_application(application: YamlValue) -> Call | None:
     """vLLM in an application of its own, as in ray-operator/config/samples/vllm of KubeRay 1.3.
 
     Its options are arguments, or variables of the environment.
@@ -282,17 +286,19 @@ def _own_application(application: Place) -> Call | None:
     given = {key.replace("-", "_"): _of_key(below) for key, below in arguments.items()}
     known = OptionTable.load("vllm").options & {f"--{key.replace('_', '-')}" for key in given}
     kwargs = given if {"--model"} < known else {}
-    for name, option in keys_of("ray serve").items():
+    for name, option in option_aliases("ray serve").items():
         if (text := variables.get(name).text) is not None:
             kwargs = {**kwargs, option: int(text) if text.isdigit() else text}
     if "model" not in kwargs:
         return None
-    deployed = next(iter(application.get("deployments").entries()), Place.nothing(application))
+    deployed = next(iter(application.get("deployments").entries()), YamlValue.nothing(application))
     config = {"model_source": kwargs.pop("model"), "engine_kwargs": kwargs}
-    return replace(_config(application), given={**config, "deployment_config": _of_key(deployed)})
+    return replace(
+        _config(application), keywords={**config, "deployment_config": _of_key(deployed)}
+    )
 
 
-def _of_service(spec: Place, text: str, name: str) -> Iterator[tuple[Call, str]]:
+def _of_service(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Call, str]]:
     """The text within the manifest, on the GPUs of its groups of workers."""
     inner = spec.get("serveConfigV2").node
     if inner is None:
@@ -312,7 +318,7 @@ def _of_service(spec: Place, text: str, name: str) -> Iterator[tuple[Call, str]]
         gpus += of_pod * hosts * max(pods)
     for document in documents(within, name):
         for config, pool in _of_applications(document):
-            kwargs = config.given.get("engine_kwargs")
+            kwargs = config.keywords.get("engine_kwargs")
             sizes = [kwargs.get(split) for split in _SPLITS] if isinstance(kwargs, dict) else []
             takes = prod(size for size in sizes if isinstance(size, int))
             if 0 < gpus < takes:
@@ -321,24 +327,24 @@ def _of_service(spec: Place, text: str, name: str) -> Iterator[tuple[Call, str]]
                     f"workers have {gpus} at most: change one of them."
                 )
             own = {"accelerator_type": kind} if kind else {}
-            yield replace(config, given={**own, **config.given}), pool
+            yield replace(config, keywords={**own, **config.keywords}), pool
 
 
-def _config(place: Place) -> Call:
+def _config(place: YamlValue) -> Call:
     return Call(
         name=CONFIG,
         line=place.line,
-        given={key: _of_key(below) for key, below in place.items()},
+        keywords={key: _of_key(below) for key, below in place.items()},
         lines={key: below.line for key, below in place.items()},
     )
 
 
-def _of_key(place: Place) -> Value:
+def _of_key(place: YamlValue) -> Value:
     """What a program would have in place of it."""
     if place.is_mapping:
         return {key: _of_key(below) for key, below in place.items()}
     if place.node is not None and place.node.kind == "list":
         return [_of_key(below) for below in place.entries()]
     if place.node is not None and place.node.unknown:
-        return Untold(why=place.node.unknown)
+        return UnknownValue(why=place.node.unknown)
     return None if place.node is None else place.node.value

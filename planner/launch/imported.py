@@ -15,32 +15,32 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError, PlannerError
-from planner.launch.launchers.world import gpu_called
+from planner.launch.launchers.world import parse_gpu_name
 from planner.launch.option_lines import Line, Status, lines_of, require_known_training
-from planner.launch.option_table import Role
+from planner.launch.option_table import OptionRole
 from planner.launch.shape import find_model, write_model
-from planner.launch.target import Target
+from planner.launch.target import LaunchTarget
 from planner.launch.understood import (
     LENGTHS,
     REPLICAS,
-    Answers,
-    Found,
-    Reading,
-    Version,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    StatedVersion,
     has_profiles,
     version_of,
 )
-from planner.launch.write import told_by_plan
-from planner.question.inputs import LARGEST, read, shown
+from planner.launch.write import settings_of_plan_file
+from planner.question.inputs import LARGEST, format_input, parse_value
 from planner.question.names import CONTEXT_PARALLEL, NUM_GPUS, TENSOR_PARALLEL
 from planner.question.request import PlanRequest, Request
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, aliased
-from planner.specs.quantization import CheckpointName, checkpoint_of, resembled
-from planner.workloads.given import Said, make_request
+from planner.specs.quantization import CheckpointName, checkpoint_of, nearest_model
+from planner.workloads.given import OptionNamer, make_request
 from planner.workloads.registry import workload_of
 
 _NEEDED = terms_about("required")
@@ -63,7 +63,7 @@ _OF_COPIES = ("num_gpus", *REPLICAS)
 
 
 @record(kw_only=True)
-class Imported:
+class ImportedLaunch:
     """One launch of a user's file.
 
     ``values`` are questions and parameters by name as the file answers them; ``lines`` say what
@@ -72,9 +72,9 @@ class Imported:
     """
 
     path: Path
-    target: Target
-    found: Found
-    answers: Answers
+    target: LaunchTarget
+    command: ParsedCommand
+    answers: LaunchSettings
     values: Mapping[str, Any]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
@@ -82,7 +82,7 @@ class Imported:
     defaults: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
 
-    def completed(self, values: Mapping[str, object], why: Mapping[str, str]) -> Imported:
+    def completed(self, values: Mapping[str, object], why: Mapping[str, str]) -> ImportedLaunch:
         """The launch with ``values`` of what it leaves open, and ``why`` these by term.
 
         What else is open is left to the defaults of a plan.
@@ -94,14 +94,14 @@ class Imported:
                 name: default for name, default in self.defaults.items() if name not in values
             },
             assumed={**self.assumed, **why},
-            answers=replace(self.answers, asked=()),
+            answers=replace(self.answers, missing=()),
         )
 
-    def of_other_model(self) -> Imported:
+    def of_other_model(self) -> ImportedLaunch:
         """The launch of a model that the file does not tell, whose checkpoint has its own types."""
         return self.without_defaults({*_FORMATS})
 
-    def without_defaults(self, names: Collection[str]) -> Imported:
+    def without_defaults(self, names: Collection[str]) -> ImportedLaunch:
         """The launch without what its tool does where nobody gives these, as somebody does."""
         gone = {*names} & {*self.defaults}
         kept = [
@@ -132,37 +132,39 @@ class Imported:
         """Options that may change the result in a way that planner does not model."""
         return [line.option for line in self.of(Status.NOT_MODELLED)]
 
-    def request(self, asked: Mapping[str, object], specs: Path | None, said: Said = str) -> Request:
-        """The question; ``asked`` are answers that the user gives beside the file.
+    def request(
+        self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
+    ) -> Request:
+        """The question; ``answers`` are answers that the user gives beside the file.
 
         Raises LaunchError if a value is neither in the file nor among these; the message names all.
         Raises SpecError or SearchSpaceError if a value of the file is none that planner reads.
         """
-        self.require(self.lacking(asked), said)
+        self.require(self.lacking(answers), option_name)
         settings: dict[str, object] = {}
         questions: dict[str, object] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        values = self._following({**self.values, **asked}, self.values)
+        values = self._following({**self.values, **answers}, self.values)
         for name, value in values.items():
-            if name in asked:
+            if name in answers:
                 continue
             is_setting = name in parameters and not glossary()[name].is_asked
             (settings if is_setting else questions)[name] = value
         lengths = () if self.workload == "train" else LENGTHS
-        beside = {name: asked[name] for name in (*_NEEDED, *lengths) if name in asked}
+        beside = {name: answers[name] for name in (*_NEEDED, *lengths) if name in answers}
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
-            request = make_request({**table, **questions, **beside}, said=said)
+            request = make_request({**table, **questions, **beside}, option_name=option_name)
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
         return PlanRequest(**vars(request))
 
-    def lacking(self, asked: Mapping[str, object]) -> tuple[str, ...]:
+    def lacking(self, answers: Mapping[str, object]) -> tuple[str, ...]:
         """What is neither in the file nor among these answers, by term."""
-        known = {*self.values, *asked}
+        known = {*self.values, *answers}
         enough = {"gpu": _OF_GPUS, "num_gpus": _OF_NUMBERS}
         needed = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
-        open_terms = [name for name in self.answers.asked if name not in known]
+        open_terms = [name for name in self.answers.missing if name not in known]
         return tuple(dict.fromkeys([*needed, *open_terms]))
 
     def _following(
@@ -171,12 +173,12 @@ class Imported:
         """The values of a file, a batch that nobody gives after the micro-batch that is known."""
         values = _effective(known, of_file)
         micro, batch = "micro_batch_size", "global_batch_size"
-        own, given = count_in(self.values.get(micro)), count_in(known.get(micro))
+        own, given = parse_count(self.values.get(micro)), parse_count(known.get(micro))
         if batch in self.defaults and own and given:
-            values[batch] = count_in(values[batch]) * given // own
+            values[batch] = parse_count(values[batch]) * given // own
         return values
 
-    def require_known(self, asked: Collection[str], said: Said) -> None:
+    def require_known(self, asked: Collection[str], option_name: OptionNamer) -> None:
         """Refuse a file that leaves to others what decides the result.
 
         Raises LaunchError with the reason, and the terms that the user must give.
@@ -188,10 +190,12 @@ class Imported:
         }
         if missing:
             reasons = "; ".join(dict.fromkeys(missing.values()))
-            names = ", ".join(map(said, missing))
+            names = ", ".join(map(option_name, missing))
             raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
 
-    def require(self, lacking: Collection[str], said: Said, likely: Sequence[str] = ()) -> None:
+    def require(
+        self, lacking: Collection[str], option_name: OptionNamer, likely: Sequence[str] = ()
+    ) -> None:
         """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
 
         Raises LaunchError with what the file says of them, where there is one.
@@ -200,7 +204,7 @@ class Imported:
             return
         whole = {name: glossary()[name].description for name in lacking}
         words = ", ".join(
-            f"{re.split('[,;:]', text)[0]} ({said(name)})" for name, text in whole.items()
+            f"{re.split('[,;:]', text)[0]} ({option_name(name)})" for name, text in whole.items()
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
         named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
@@ -216,8 +220,8 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     do as if they were not there.
     """
     values = dict(of_file)
-    sizes = {name: count_in(all_values.get(name, 1)) for name in MODEL_SPLITS}
-    num_gpus = count_in(all_values.get("train_gpus") or all_values.get("num_gpus", 0))
+    sizes = {name: parse_count(all_values.get(name, 1)) for name in MODEL_SPLITS}
+    num_gpus = parse_count(all_values.get("train_gpus") or all_values.get("num_gpus", 0))
     if sizes[TENSOR_PARALLEL] == 1 and "sequence_parallel" in values:
         values["sequence_parallel"] = False
     is_one_rank = num_gpus == prod(sizes.values()) and sizes[CONTEXT_PARALLEL] == 1
@@ -226,7 +230,7 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
     return values
 
 
-def count_in(value: object) -> int:
+def parse_count(value: object) -> int:
     """A whole number as the file or the user gives it; 0 where it is none, or several."""
     (text, *more) = value if isinstance(value, list | tuple) else [value]
     try:
@@ -235,17 +239,19 @@ def count_in(value: object) -> int:
         return 0
 
 
-def imported(path: Path, target: Target, found: Found, specs: Path | None = None) -> Imported:
+def import_launch(
+    path: Path, target: LaunchTarget, command: ParsedCommand, specs: Path | None = None
+) -> ImportedLaunch:
     """What a command or document of a user means.
 
     Raises LaunchError if its options contradict each other.
     Raises SpecError if the model that its sizes describe is none.
     """
-    reading = target.reading(found)
+    reading = target.reading(command)
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = [*found.notes, *answers.notes, *_repeated(target, found)]
+    notes = [*command.notes, *answers.notes, *_repeated(target, command)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
         model, told = _model(
@@ -254,10 +260,14 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         values |= {} if model is None else {"model": model}
         notes.append(told)
     asks = terms_of(answers.workload, "question")
-    load = found.load.values()
-    values |= {name: one.single for name, one in found.load.items() if name in asks and one.single}
+    load = command.benchmark_load.values()
+    values |= {
+        name: one.single
+        for name, one in command.benchmark_load.items()
+        if name in asks and one.single
+    }
     # The requests of a benchmark are as long as it says.
-    constant = [one for one in LENGTHS if one in found.load and one in values]
+    constant = [one for one in LENGTHS if one in command.benchmark_load and one in values]
     values |= {one.replace("_tokens", "_variation"): 0.0 for one in constant}
     if senders := [one.line for one in load if one.single]:
         notes.append(f"The load is taken from line {max(senders)}.")
@@ -266,9 +276,9 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     kind = workload_of(answers.workload).profile_kind
     if kind not in values and target.profiles:
         values[kind] = target.profiles[0]
-    placed = _placed(found, catalogue)
+    placed = _placed(command, catalogue)
     values |= {name: v for name, v in placed.items() if name not in values}
-    version = version_of(target.name, found)
+    version = version_of(target.name, command)
     is_planned_for = version is not None and version.number in target.version.split()
     if version is not None:
         values[kind], told = _profile(version, target, values, catalogue)
@@ -276,7 +286,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
         notes += filter(None, [told])
     open_names = [name for name in _OF_PLANS if name not in values]
     formats = [name for name in _FORMATS if name in answers.defaults or name not in values]
-    beside, told_beside = told_by_plan(path, [*open_names, *formats])
+    beside, told_beside = settings_of_plan_file(path, [*open_names, *formats])
     notes += told_beside
     values |= beside
     notes += _name_model(values, answers, specs)
@@ -285,19 +295,21 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
     notes += _unpredicted(values, catalogue)
     lines = lines_of(target, reading, answers)
     if answers.workload == "train":
-        require_known_training(target, found, lines)
+        require_known_training(target, command, lines)
     # A model that an option leaves open is one that the file tells otherwise.
-    untold = [name for name in _untold(target, reading) if name != "model" or name not in values]
+    untold = [
+        name for name in _unknown_terms(target, reading) if name != "model" or name not in values
+    ]
     values = {name: value for name, value in values.items() if name not in untold}
-    copies = _count(found.world.copies) or 1  # of the whole service
+    copies = _count(command.resources.copies) or 1  # of the whole service
     of_one = {name: _count_of(values.get(name)) for name in _OF_COPIES}
     values |= {name: number * copies for name, number in of_one.items() if number}
-    return Imported(
+    return ImportedLaunch(
         path=path,
         target=target,
-        found=found,
+        command=command,
         version="" if version is None or is_planned_for else version.number,
-        answers=replace(answers, asked=(*answers.asked, *untold)),
+        answers=replace(answers, missing=(*answers.missing, *untold)),
         values=values,
         lines=lines,
         notes=tuple(notes),
@@ -308,7 +320,7 @@ def imported(path: Path, target: Target, found: Found, specs: Path | None = None
 _DIGITS = len(str(LARGEST))
 
 
-def require_counts(reading: Reading) -> None:
+def require_counts(reading: OptionReader) -> None:
     """Refuse counts that none can be; below zero tools have words such as "as many as there are".
 
     Raises LaunchError with the option that gives it.
@@ -320,13 +332,13 @@ def require_counts(reading: Reading) -> None:
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
             said = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.place}: {said} {shown(meaning.value)} is not a "
+                f"{reading.place}: {said} {format_input(meaning.value)} is not a "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 
 
 def _profile(
-    version: Version, target: Target, values: Mapping[str, object], catalogue: Catalogue
+    version: StatedVersion, target: LaunchTarget, values: Mapping[str, object], catalogue: Catalogue
 ) -> tuple[str, str]:
     """The engine profile of a version that was read, and what is said of it.
 
@@ -347,13 +359,14 @@ def _profile(
     return profile or usual, " ".join(filter(None, (told, version.unmeasured)))
 
 
-def _repeated(target: Target, found: Found) -> list[str]:
+def _repeated(target: LaunchTarget, command: ParsedCommand) -> list[str]:
     """What is said of options of the plan that are given twice."""
     return [
         f"{given.option} is given in line {given.line} and again in line "
-        f"{found.options[given.option].line}, which is used."
-        for given in found.repeated
-        if given.option in target.table.options and given.texts != found.options[given.option].texts
+        f"{command.options[given.option].line}, which is used."
+        for given in command.repeated
+        if given.option in target.table.options
+        and given.texts != command.options[given.option].texts
     ]
 
 
@@ -402,7 +415,9 @@ def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str
     ]
 
 
-def _name_model(values: dict[str, object], answers: Answers, specs: Path | None) -> list[str]:
+def _name_model(
+    values: dict[str, object], answers: LaunchSettings, specs: Path | None
+) -> list[str]:
     """Put the model that a name stands for in its place, and say what was made of it."""
     notes = []
     named = str(values.get("model", ""))  # of /path/to/Qwen3-8B the end is a model all the same
@@ -439,7 +454,7 @@ def _resembled(name: str, specs: Path | None) -> str | None:
     """The shipped model that a repository was trained from, by its name, if nothing tells more."""
     from planner.specs.hugging_face import cached_config, is_repository
 
-    return None if is_repository(name) and cached_config(name) else resembled(name, specs)
+    return None if is_repository(name) and cached_config(name) else nearest_model(name, specs)
 
 
 def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:
@@ -469,15 +484,15 @@ def _with_experts(values: dict[str, object], catalogue: Catalogue) -> dict[str, 
 _BEHIND = {"stage_gpus": "tensor_parallel"}
 
 
-def _untold(target: Target, reading: Reading) -> list[str]:
+def _unknown_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
     """Terms of options that are there with values that text alone does not tell."""
-    given = reading.found.options
+    given = reading.command.options
     untold = {name for name, one in given.items() if one.unknown or None in one.texts}
     own = dict.fromkeys(
         row.parameter
         for row in target.table.rows
         if row.option in untold
-        and row.role in (Role.IS, Role.READS)
+        and row.role in (OptionRole.IS, OptionRole.READS)
         and row.parameter not in reading.meanings
     )
     return [
@@ -485,32 +500,32 @@ def _untold(target: Target, reading: Reading) -> list[str]:
     ]
 
 
-def _placed(found: Found, catalogue: Catalogue) -> dict[str, object]:
+def _placed(command: ParsedCommand, catalogue: Catalogue) -> dict[str, object]:
     """The GPUs that the launcher or the scheduler is asked for."""
-    world = found.world
+    world = command.resources
     values: dict[str, object] = {}
     nodes, each, total = map(_count, (world.num_nodes, world.gpus_per_node, world.num_gpus))
     if total is not None:
         values["num_gpus"] = total
     elif nodes is not None and each is not None:
         values["num_gpus"] = nodes * each
-    if world.gpu is not None and (name := gpu_called(world.gpu, catalogue.folder)):
+    if world.gpu is not None and (name := parse_gpu_name(world.gpu, catalogue.folder)):
         values["gpu"] = name
     return values
 
 
-def _count(given: Given | None) -> int | None:
-    return None if given is None else _whole(given.texts)
+def _count(option: ParsedOption | None) -> int | None:
+    return None if option is None else _parse_count(option.texts)
 
 
 def _count_of(value: object) -> int | None:
-    return None if value is None else _whole((str(value),))
+    return None if value is None else _parse_count((str(value),))
 
 
-def _whole(texts: tuple[str | None, ...]) -> int | None:
+def _parse_count(texts: tuple[str | None, ...]) -> int | None:
     (text, *_) = (*texts, None)
     try:
-        return int(str(read(glossary()[NUM_GPUS], text))) if text else None
+        return int(str(parse_value(glossary()[NUM_GPUS], text))) if text else None
     except PlannerError:
         return None
 
@@ -519,9 +534,9 @@ _NODE_RANK = "--node-rank"
 _OF_POOLS = "prefill_"
 
 
-def distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
+def unique_launches(found: Sequence[ImportedLaunch]) -> list[tuple[ImportedLaunch, int]]:
     """Those that mean different things, each with how many mean it: one for each node, copies."""
-    kept: list[tuple[Imported, int]] = []
+    kept: list[tuple[ImportedLaunch, int]] = []
     for one in found:
         same = next(
             (
@@ -529,21 +544,21 @@ def distinct(found: Sequence[Imported]) -> list[tuple[Imported, int]]:
                 for at, (other, _) in enumerate(kept)
                 if one.target is other.target
                 and one.values == other.values
-                and one.found.deployment == other.found.deployment
+                and one.command.deployment == other.command.deployment
             ),
             None,
         )
         if same is None:
             kept.append((one, 1))
             continue
-        rank = one.found.options.get(_NODE_RANK)
+        rank = one.command.options.get(_NODE_RANK)
         if rank is None or rank.texts in (("0",), (None,)):
             kept[same] = (kept[same][0], kept[same][1] + 1)
         # else it is of a later node of a server that another command leads
     return kept
 
 
-def joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
+def merge_pools(found: Sequence[tuple[ImportedLaunch, int]]) -> list[ImportedLaunch]:
     """Prefill and decode workers of one deployment as one launch.
 
     Where a file has workers for several models, or several deployments of one, a kind of prefill
@@ -560,12 +575,14 @@ def joined(found: Sequence[tuple[Imported, int]]) -> list[Imported]:
         if len(decode) == len(prefill)
         for both in zip(prefill, decode, strict=True)
     ]
-    several = [pair(found[first], found[second]) for first, second in pairs]
+    several = [pair_pools(found[first], found[second]) for first, second in pairs]
     done = {at for both in pairs for at in both}
     return [*several, *(one for at, (one, _) in enumerate(found) if at not in done)]
 
 
-def pair(prefill: tuple[Imported, int], decode: tuple[Imported, int]) -> Imported:
+def pair_pools(
+    prefill: tuple[ImportedLaunch, int], decode: tuple[ImportedLaunch, int]
+) -> ImportedLaunch:
     """One deployment of both kinds of workers, each so many times."""
     (first, num_first), (second, num_second) = prefill, decode
     own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}

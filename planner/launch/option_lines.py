@@ -8,12 +8,12 @@ from dataclasses import replace
 from enum import StrEnum
 
 from planner.base.records import record
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.harmless import harmless_reason
 from planner.launch.option_table import is_among
-from planner.launch.target import Target
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.target import LaunchTarget
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
 
 
 class Status(StrEnum):
@@ -41,14 +41,16 @@ class Line:
         return f"line {self.line}: {words}: {self.meaning or self.status}"
 
 
-def lines_of(target: Target, reading: Reading, answers: Answers) -> tuple[Line, ...]:
+def lines_of(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings
+) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
-    options = {*reading.found.options, *(given.option for given in reading.found.unknown)}
+    options = {*reading.command.options, *(given.option for given in reading.command.unknown)}
     used = {option for option in options if is_among(option, target.table.used)}
-    answers = replace(answers, used=answers.used | used)
-    found = [_line(target, reading, answers, given) for given in reading.found.options.values()]
-    for given in reading.found.unknown:
-        if given.option in answers.used:
+    answers = replace(answers, used_options=answers.used_options | used)
+    found = [_line(target, reading, answers, given) for given in reading.command.options.values()]
+    for given in reading.command.unknown:
+        if given.option in answers.used_options:
             found.append(_made(given, Status.UNDERSTOOD, ""))
         else:
             found.append(_unread(target, reading, answers, given))
@@ -66,7 +68,9 @@ _BESIDE_THEM = re.compile(
 _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 
 
-def require_known_training(target: Target, found: Found, lines: Iterable[Line]) -> None:
+def require_known_training(
+    target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
+) -> None:
     """Refuse an option that decides what is trained and that nothing here knows.
 
     Raises LaunchError with the program whose option it is.
@@ -77,52 +81,56 @@ def require_known_training(target: Target, found: Found, lines: Iterable[Line]) 
         is_other = not _DECIDING.search(name) or bool(_BESIDE_THEM.search(name))
         if line.status is not Status.UNKNOWN or is_off or is_other:
             continue
-        words = [text for one in found.positional[:3] if (text := one.single)]
+        words = [text for one in command.positional[:3] if (text := one.single)]
         program = next((word for word in words if word not in ("accelerate", "launch")), None)
         raise LaunchError(
-            f"{found.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
+            f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
             f"is trained, and {target.tool} has no such option: leave it out to "
             "have the rest predicted, and say with --set what it means."
         )
 
 
-def _line(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
-    told = [one for one in reading.meanings.values() if given.option in one.options]
-    rows = [row for row in target.table.rows if row.option == given.option]
-    if not rows and not told and given.option not in answers.used:
-        return _unread(target, reading, answers, given)
-    if given.unknown or None in given.texts:
-        status, meaning = Status.OPEN, given.unknown or "the file alone does not say"
+def _line(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
+) -> Line:
+    told = [one for one in reading.meanings.values() if option.option in one.options]
+    rows = [row for row in target.table.rows if row.option == option.option]
+    if not rows and not told and option.option not in answers.used_options:
+        return _unread(target, reading, answers, option)
+    if option.unknown or None in option.texts:
+        status, meaning = Status.OPEN, option.unknown or "the file alone does not say"
     elif told:
         meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
         status = Status.UNDERSTOOD
-    elif given.option in answers.used:
+    elif option.option in answers.used_options:
         status, meaning = Status.UNDERSTOOD, ""
     elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
         status, meaning = Status.OPEN, "a value unknown to planner"
     else:
         status, meaning = Status.UNDERSTOOD, "belongs to the others"
-    return _made(given, status, meaning)
+    return _made(option, status, meaning)
 
 
-def _unread(target: Target, reading: Reading, answers: Answers, given: Given) -> Line:
+def _unread(
+    target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
+) -> Line:
     """The line of an option that nothing reads: harmless, unknown, or not modelled."""
-    if given.option in answers.ignored or given.option in target.table.ignored:
-        return _made(given, Status.IGNORED, "")
-    accepted = target.options.find(given.option)
+    if option.option in answers.ignored_options or option.option in target.table.ignored:
+        return _made(option, Status.IGNORED, "")
+    accepted = target.options.find(option.option)
     default = "" if accepted is None else target.options.default(accepted.name)
-    why = harmless_reason(given.option, given.texts, target.workloads, default)
-    is_of_tool = given.option in answers.unread or is_among(given.option, target.table.unread)
+    why = harmless_reason(option.option, option.texts, target.workloads, default)
+    is_of_tool = option.option in answers.unread or is_among(option.option, target.table.unread)
     if accepted is not None or is_of_tool or (why and not target.accepted):
         status = Status.IGNORED if why else Status.NOT_MODELLED
-        return _made(given, status, f"{status}: {why}" if why else "")
-    if given.unknown and not given.option.startswith("-"):  # several options, or none
-        return _made(given, Status.OPEN, given.unknown)
-    hint = did_you_mean(given.option, target.table.options)
+        return _made(option, status, f"{status}: {why}" if why else "")
+    if option.unknown and not option.option.startswith("-"):  # several options, or none
+        return _made(option, Status.OPEN, option.unknown)
+    hint = did_you_mean(option.option, target.table.options)
     meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
-    return _made(given, Status.UNKNOWN, meaning)
+    return _made(option, Status.UNKNOWN, meaning)
 
 
-def _made(given: Given, status: Status, meaning: str) -> Line:
-    text = " ".join("?" if one is None else one for one in given.texts)
-    return Line(line=given.line, option=given.option, text=text, status=status, meaning=meaning)
+def _made(option: ParsedOption, status: Status, meaning: str) -> Line:
+    text = " ".join("?" if one is None else one for one in option.texts)
+    return Line(line=option.line, option=option.option, text=text, status=status, meaning=meaning)

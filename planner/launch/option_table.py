@@ -40,7 +40,7 @@ from typing import TypeAlias
 
 from planner.base import reading
 from planner.base.records import record
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -54,7 +54,7 @@ FLAG = "flag"
 VALUE = "{}"
 
 
-class Role(StrEnum):
+class OptionRole(StrEnum):
     """What a row of the table says of its option."""
 
     IS = "is"
@@ -74,12 +74,12 @@ class Role(StrEnum):
 
 
 @record(kw_only=True)
-class Row:
+class OptionRow:
     """A row of the table; see the module."""
 
     parameter: str
     value: str
-    role: Role
+    role: OptionRole
     option: str
     text: str
     since: str
@@ -116,7 +116,7 @@ class Row:
 
 
 @record(kw_only=True)
-class Setting:
+class OptionText:
     """An option as it is written; a ``text`` of None is that of a flag."""
 
     option: str
@@ -125,7 +125,7 @@ class Setting:
 
 
 @record(kw_only=True)
-class Remark:
+class ParameterNote:
     """What is told of a parameter: that a target cannot express it, or who decides it."""
 
     parameter: str
@@ -138,19 +138,19 @@ class Remark:
 
 
 @record(kw_only=True)
-class Settings:
+class OptionTexts:
     """A plan in the options of a target.
 
     ``unexpressed`` are the parameters that it cannot express, ``left`` what is not the plan's.
     """
 
-    options: tuple[Setting, ...]
-    unexpressed: tuple[Remark, ...]
-    left: tuple[Remark, ...]
+    options: tuple[OptionText, ...]
+    unexpressed: tuple[ParameterNote, ...]
+    left: tuple[ParameterNote, ...]
 
 
 @record(kw_only=True)
-class Meaning:
+class ParameterReading:
     """The value of a parameter as the options of a file tell it.
 
     ``options`` are those it comes from; empty where it is what the target does without any, with
@@ -167,10 +167,10 @@ class Meaning:
 class OptionTable:
     """The rows of a target."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[OptionRow, ...]
     used: frozenset[str] = frozenset()
     """Options that no row explains and that the target's module reads."""
-    defaults: tuple[Row, ...] = ()
+    defaults: tuple[OptionRow, ...] = ()
     ignored: frozenset[str] = frozenset()
     """Options that are the target's and change no prediction."""
     unread: frozenset[str] = frozenset()
@@ -181,20 +181,26 @@ class OptionTable:
     def load(cls, target: str) -> OptionTable:
         """The table that is shipped for a target, or that others are like."""
         found = [
-            Row(**{**row, "role": Role(row["role"])})  # type: ignore[arg-type]
+            OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in shipped_rows(f"options/{target}.csv")
         ]
         named = {row.parameter for row in found}
-        apart = (Role.USED, Role.IGNORED, Role.UNREAD, Role.DEFAULT, Role.LIKE)
+        apart = (
+            OptionRole.USED,
+            OptionRole.IGNORED,
+            OptionRole.UNREAD,
+            OptionRole.DEFAULT,
+            OptionRole.LIKE,
+        )
         rows = [row for row in found if row.role not in apart]
-        for like in (row.option for row in found if row.role is Role.LIKE):
+        for like in (row.option for row in found if row.role is OptionRole.LIKE):
             rows += [row for row in cls.load(like).rows if row.parameter not in named]
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in found if row.role is Role.USED),
-            ignored=frozenset(row.option for row in found if row.role is Role.IGNORED),
-            unread=frozenset(row.option for row in found if row.role is Role.UNREAD),
-            defaults=tuple(row for row in found if row.role is Role.DEFAULT),
+            used=frozenset(row.option for row in found if row.role is OptionRole.USED),
+            ignored=frozenset(row.option for row in found if row.role is OptionRole.IGNORED),
+            unread=frozenset(row.option for row in found if row.role is OptionRole.UNREAD),
+            defaults=tuple(row for row in found if row.role is OptionRole.DEFAULT),
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
@@ -215,32 +221,36 @@ class OptionTable:
         """Every option that a row names."""
         return frozenset(row.option for row in self.rows if row.option)
 
-    def written(self, quantities: Quantities) -> Settings:
+    def written(self, quantities: Quantities) -> OptionTexts:
         """The options for these values of parameters and quantities; None says nothing."""
-        options: list[Setting] = []
-        remarks: dict[Role, list[Remark]] = {Role.NONE: [], Role.LEFT: []}
+        options: list[OptionText] = []
+        remarks: dict[OptionRole, list[ParameterNote]] = {OptionRole.NONE: [], OptionRole.LEFT: []}
         for row in self.rows:
             value = quantities.get(row.parameter)
-            if row.role is Role.LEFT:
-                remarks[row.role].append(Remark(parameter=row.parameter, value="", note=row.note))
-            elif row.role is Role.ALWAYS:
-                options.append(Setting(option=row.option, text=row.written(""), note=row.note))
+            if row.role is OptionRole.LEFT:
+                remarks[row.role].append(
+                    ParameterNote(parameter=row.parameter, value="", note=row.note)
+                )
+            elif row.role is OptionRole.ALWAYS:
+                options.append(OptionText(option=row.option, text=row.written(""), note=row.note))
             elif value is None or not row.is_of(value):
                 continue
-            elif row.role is Role.NONE:
-                remark = Remark(parameter=row.parameter, value=word_of(value), note=row.note)
+            elif row.role is OptionRole.NONE:
+                remark = ParameterNote(parameter=row.parameter, value=word_of(value), note=row.note)
                 remarks[row.role].append(remark)
-            elif row.role in (Role.IS, Role.WITH):
-                options.append(Setting(option=row.option, text=row.written(value), note=row.note))
+            elif row.role in (OptionRole.IS, OptionRole.WITH):
+                options.append(
+                    OptionText(option=row.option, text=row.written(value), note=row.note)
+                )
         # Two rows may need the same option: it stands once.
         once = {(setting.option, setting.text): setting for setting in reversed(options)}
-        return Settings(
+        return OptionTexts(
             options=tuple(reversed(once.values())),
-            unexpressed=tuple(remarks[Role.NONE]),
-            left=tuple(remarks[Role.LEFT]),
+            unexpressed=tuple(remarks[OptionRole.NONE]),
+            left=tuple(remarks[OptionRole.LEFT]),
         )
 
-    def read(self, options: Mapping[str, str | None]) -> dict[str, Meaning]:
+    def read(self, options: Mapping[str, str | None]) -> dict[str, ParameterReading]:
         """The value of each parameter that these options tell, or their absence.
 
         A parameter whose options are there with texts that no row has is left out.
@@ -250,25 +260,27 @@ class OptionTable:
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
         """Whether no row calls just this value of a parameter impossible, or one reads it."""
-        rows = [row for row in self.rows_of(parameter, Role.NONE) if row.value]
-        read = [row for row in self.rows_of(parameter, Role.READS) if row.value]
+        rows = [row for row in self.rows_of(parameter, OptionRole.NONE) if row.value]
+        read = [row for row in self.rows_of(parameter, OptionRole.READS) if row.value]
         return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
 
-    def rows_of(self, parameter: str, *roles: Role) -> list[Row]:
+    def rows_of(self, parameter: str, *roles: OptionRole) -> list[OptionRow]:
         """The rows of a parameter with one of some roles."""
         return [row for row in self._rows_by_parameter.get(parameter, ()) if row.role in roles]
 
     @cached_property
-    def _rows_by_parameter(self) -> Mapping[str, Sequence[Row]]:
-        found: dict[str, list[Row]] = {}
+    def _rows_by_parameter(self) -> Mapping[str, Sequence[OptionRow]]:
+        found: dict[str, list[OptionRow]] = {}
         for row in self.rows:
             found.setdefault(row.parameter, []).append(row)
         return found
 
-    def _meaning(self, parameter: str, options: Mapping[str, str | None]) -> Meaning | None:
-        best: Meaning | None = None
-        ways = [[row] for row in self.rows_of(parameter, Role.READS)]
-        deciding = self.rows_of(parameter, Role.IS)
+    def _meaning(
+        self, parameter: str, options: Mapping[str, str | None]
+    ) -> ParameterReading | None:
+        best: ParameterReading | None = None
+        ways = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
+        deciding = self.rows_of(parameter, OptionRole.IS)
         values = dict.fromkeys(row.value for row in deciding)
         ways += [[row for row in deciding if row.value == value] for value in values]
         for rows in ways:
@@ -277,11 +289,11 @@ class OptionTable:
                 continue
             if best is None or len(rows) > len(best.options):
                 names = tuple(row.option for row in rows)
-                best = Meaning(parameter=parameter, value=str(told[0]), options=names)
+                best = ParameterReading(parameter=parameter, value=str(told[0]), options=names)
         if best is not None or any(row.option in options for rows in ways for row in rows):
             return best
-        for row in self.rows_of(parameter, Role.OMITTED):
-            return Meaning(parameter=parameter, value=row.value, options=(), note=row.note)
+        for row in self.rows_of(parameter, OptionRole.OMITTED):
+            return ParameterReading(parameter=parameter, value=row.value, options=(), note=row.note)
         return None
 
 
@@ -294,7 +306,9 @@ def is_among(option: str, names: Collection[str]) -> bool:
     return option in names or option.startswith(tuple(n[:-1] for n in names if n.endswith("*")))
 
 
-def parameters_of(meanings: Mapping[str, Meaning], workload: str = "train") -> dict[str, str]:
+def parse_parameters(
+    meanings: Mapping[str, ParameterReading], workload: str = "train"
+) -> dict[str, str]:
     """What rows tell of the names that a workload knows; numbers that are none are left open."""
     terms = terms_of(workload, "parameter", "question")
     return {
@@ -323,18 +337,18 @@ def word_of(value: Quantity) -> str:
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
-    return reading.shipped_rows(Path(__file__).parent / name, delimiter)
+    return reading.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:
     """Whether words start a tool, as the ``command`` of its row tells."""
-    pattern = tool_named(name)["command"]
+    pattern = tool_row(name)["command"]
     return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
 
 
 def is_document(name: str, values: Mapping[str, object]) -> bool:
     """Whether a document is of a tool, as the ``document`` of its row tells."""
-    return has_keys(values, tool_named(name)["document"])
+    return has_keys(values, tool_row(name)["document"])
 
 
 def has_keys(values: Mapping[str, object], pattern: str) -> bool:
@@ -354,7 +368,7 @@ def _has_key(values: Mapping[str, object], wanted: str) -> bool:
     return is_there != wanted.startswith("!")
 
 
-def keys_of(tool: str) -> Mapping[str, str]:
+def option_aliases(tool: str) -> Mapping[str, str]:
     """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
     return _keys().get(tool, {})
 
@@ -367,7 +381,7 @@ def _keys() -> Mapping[str, Mapping[str, str]]:
     return keys
 
 
-def tool_named(name: str) -> Mapping[str, str]:
+def tool_row(name: str) -> Mapping[str, str]:
     """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
 
     Programs in words of the Trainer's are in ``dialects/programs.csv``.
@@ -392,7 +406,7 @@ _SHORTEST = 4
 
 
 @record(kw_only=True)
-class AcceptedOption:
+class ParserOption:
     """An option of a parser; ``nargs`` is argparse's: 0 of a flag, empty of one value."""
 
     name: str
@@ -408,16 +422,16 @@ class AcceptedOption:
 
 
 @record()
-class Accepted:
+class ParserOptions:
     """The options of a target by name; ``aliases`` maps other spellings to these."""
 
-    options: Mapping[str, AcceptedOption]
+    options: Mapping[str, ParserOption]
     aliases: Mapping[str, str]
 
     @classmethod
-    def of(cls, stems: Sequence[str], table: OptionTable) -> Accepted:
+    def of(cls, stems: Sequence[str], table: OptionTable) -> ParserOptions:
         """What the parsers of a target accept, and what else its table can read."""
-        options: dict[str, AcceptedOption] = {}
+        options: dict[str, ParserOption] = {}
         aliases: dict[str, str] = {}
         for stem in stems:
             found = _load(stem)
@@ -433,7 +447,7 @@ class Accepted:
                 _rename(row.option, {x.option for x in table.rows}, options, aliases)
             elif row.option and row.option not in options:
                 nargs = _FLAG_VALUES if row.text == FLAG else ""
-                options[row.option] = AcceptedOption(name=row.option, nargs=nargs)
+                options[row.option] = ParserOption(name=row.option, nargs=nargs)
         return cls(options, aliases)
 
     def default(self, name: str) -> str:
@@ -441,7 +455,7 @@ class Accepted:
         option = self.options.get(name)
         return "" if option is None or option.default == "None" else option.default
 
-    def find(self, word: str) -> AcceptedOption | None:
+    def find(self, word: str) -> ParserOption | None:
         """The option of a word, by name, alias, with ``_`` for ``-``, or a unique beginning.
 
         ``--x.y`` is the part of an option that takes JSON.
@@ -453,7 +467,7 @@ class Accepted:
                 return self.options[name]
         base, dot, _ = word.partition(".")
         if dot and base.replace("_", "-") in self.options:
-            return AcceptedOption(name=word)
+            return ParserOption(name=word)
         if not word.startswith("--") or len(word) < _SHORTEST:
             return None
         for spelt in (word, word.replace("_", "-")):
@@ -462,12 +476,12 @@ class Accepted:
                 return self.options[starting.pop()]
         return None
 
-    def of_command(self, options: Mapping[str, Given]) -> dict[str, Given]:
+    def of_command(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
         """Options by name, keys of documents as a command calls them.
 
         A flag that is off in a document is one that is not there.
         """
-        found: dict[str, Given] = {}
+        found: dict[str, ParsedOption] = {}
         for name, given in options.items():
             is_key = not name.startswith("-")
             option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
@@ -480,7 +494,7 @@ class Accepted:
 
 
 def _rename(
-    name: str, taken: set[str], options: dict[str, AcceptedOption], aliases: dict[str, str]
+    name: str, taken: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
     """Call an option as the target's table does, unless that has its first spelling too."""
     first = aliases[name]
@@ -495,8 +509,8 @@ def _rename(
 
 
 @cache
-def _load(stem: str) -> Accepted:
-    options: dict[str, AcceptedOption] = {}
+def _load(stem: str) -> ParserOptions:
+    options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     rows = shipped_rows(f"accepted/{stem}.tsv", "\t")
     for row in rows:
@@ -506,7 +520,7 @@ def _load(stem: str) -> Accepted:
             nargs = _ONE_OR_NONE
         if is_key and not nargs and row["type"].startswith(_LIST):
             nargs = _SEVERAL  # as the Trainer's and torchtitan's parsers take lists
-        options[row["name"]] = AcceptedOption(
+        options[row["name"]] = ParserOption(
             name=row["name"],
             type=row["type"],
             choices=tuple(filter(None, (row["choices"] or "").split("|"))),
@@ -517,11 +531,11 @@ def _load(stem: str) -> Accepted:
         for alias in filter(None, (row["aliases"] or "").split("|")):
             if alias not in options:
                 aliases.setdefault(alias, row["name"])  # those of sub-commands come later
-    return Accepted(options, aliases)
+    return ParserOptions(options, aliases)
 
 
 @record(kw_only=True)
-class Wording:
+class OptionAlias:
     """What a program calls an option of another, whose table knows that.
 
     A row of ``dialects/<name>.csv``:
@@ -552,16 +566,16 @@ class Wording:
 
 
 @record()
-class Dialect:
+class OptionAliasTable:
     """The rows of a program."""
 
-    rows: tuple[Wording, ...]
+    rows: tuple[OptionAlias, ...]
 
     @classmethod
     @cache
-    def load(cls, name: str) -> Dialect:
+    def load(cls, name: str) -> OptionAliasTable:
         """That of a program."""
-        return cls(tuple(Wording(**row) for row in shipped_rows(f"dialects/{name}.csv")))
+        return cls(tuple(OptionAlias(**row) for row in shipped_rows(f"dialects/{name}.csv")))
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -585,6 +599,6 @@ class Dialect:
                 yield row.into, row.word
 
     @property
-    def defaults(self) -> tuple[Wording, ...]:
+    def defaults(self) -> tuple[OptionAlias, ...]:
         """What the program does where nothing is said."""
         return tuple(row for row in self.rows if row.role == "default")

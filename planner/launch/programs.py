@@ -19,16 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from planner.base import reading
-from planner.documents.python import Call, Untold, Value, calls_of, functions_of, word_of_shell
-from planner.documents.shell.text import LARGEST, Given, stated
+from planner.documents.python import (
+    Call,
+    UnknownValue,
+    Value,
+    parse_calls,
+    parse_functions,
+    to_shell_word,
+)
+from planner.documents.shell.text import LARGEST, ParsedOption, implied_option
 from planner.documents.tree import flattened, plain_text
 from planner.errors import LaunchError
 from planner.launch import titan_functions
 from planner.launch.charts import CONFIG
-from planner.launch.option_table import keys_of
-from planner.launch.target import Target
+from planner.launch.option_table import option_aliases
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers, target_of, xtuner
-from planner.launch.understood import ONGOING, Found, World
+from planner.launch.understood import ONGOING, JobResources, ParsedCommand
 
 _ENGINES = {
     "vllm": ("LLM", "AsyncEngineArgs", "EngineArgs"),
@@ -55,7 +62,7 @@ _POOLS = ("prefill", "decode")
 # Sections of nanotron's Config, huggingface/nanotron src/nanotron/config/config.py.
 _OF_NANOTRON = {"parallelism", "tokens", "model", "optimizer"}
 
-KNOWN = (
+SUPPORTED_CALLS = (
     "LLM and EngineArgs of vLLM, Engine of SGLang, LLM of TensorRT-LLM, pipeline of LMDeploy, "
     "LLMConfig of Ray Serve, "
     "TrainingArguments of Transformers, SFTConfig, DPOConfig and their like of TRL, "
@@ -64,45 +71,45 @@ KNOWN = (
 
 
 @dataclass(kw_only=True)
-class _Options:
+class _CallOptions:
     """Options of one tool while they are gathered, the first of a name first."""
 
-    target: Target
-    known: dict[str, Given] = field(default_factory=dict)
-    unknown: list[Given] = field(default_factory=list)
-    files: dict[str, Found] = field(default_factory=dict)
+    target: LaunchTarget
+    options: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
+    files: dict[str, ParsedCommand] = field(default_factory=dict)
 
     def put(self, name: str, value: Value, line: int) -> None:
         """An option as a keyword gives it; None says nothing."""
         option = self.target.options.find(f"--{name}")
         own = option.name if option else f"--{name}"
-        if value is None or own in self.known:
+        if value is None or own in self.options:
             return
         if option is None:
-            self.unknown.append(_given(f"--{name}", value, line))
+            self.unknown.append(_parsed_option(f"--{name}", value, line))
         elif option.is_flag and isinstance(value, bool):
             if not value:
                 off = self.target.options.find(f"--no-{own.lstrip('-')}")
                 own = off.name if off is not None and off.is_flag else ""
             if own:
-                self.known[own] = _given(own, [], line)
+                self.options[own] = _parsed_option(own, [], line)
         else:
-            self.known[own] = _given(own, value, line)
+            self.options[own] = _parsed_option(own, value, line)
 
     def parts(self, name: str, value: Mapping[str, Value], line: int) -> None:
         """A mapping in the program, as the keys of a section."""
         for key, each in flattened({name: {**value}}):
-            self.known.setdefault(key, _given(key, each, line))
+            self.options.setdefault(key, _parsed_option(key, each, line))
 
-    def found(self, text: str, name: str, line: int, **more: Any) -> Found:
+    def found(self, text: str, name: str, line: int, **more: Any) -> ParsedCommand:
         """What was gathered, of a program of this text and name."""
         unknown = (*self.unknown, *more.pop("unknown", ()))
-        return Found(
+        return ParsedCommand(
             target=self.target.name,
             name=name,
             text=text,
             line=line,
-            options=self.known,
+            options=self.options,
             unknown=unknown,
             files=self.files,
             **more,
@@ -110,26 +117,28 @@ class _Options:
 
     def state(self, name: str, text: str) -> None:
         """What holds where the program says nothing."""
-        if f"--{name}" not in self.known and name not in self.known:
-            self.known[f"--{name}"] = stated(f"--{name}", text)
+        if f"--{name}" not in self.options and name not in self.options:
+            self.options[f"--{name}"] = implied_option(f"--{name}", text)
 
 
-def _given(option: str, value: Value, line: int) -> Given:
+def _parsed_option(option: str, value: Value, line: int) -> ParsedOption:
     values = value if isinstance(value, list) else [value]
-    untold = [one for one in values if isinstance(one, Untold | Call)]
-    texts = tuple(None if isinstance(one, Untold | Call) else _text(one) for one in values)
-    return Given(
+    untold = [one for one in values if isinstance(one, UnknownValue | Call)]
+    texts = tuple(None if isinstance(one, UnknownValue | Call) else _text(one) for one in values)
+    return ParsedOption(
         option=option,
         texts=texts,
         line=line,
         spans=(None,) * len(texts),
-        whole=None,
+        full_span=None,
         unknown="; ".join(_why(one) for one in untold),
     )
 
 
-def _why(value: Untold | Call) -> str:
-    return value.why if isinstance(value, Untold) else f"{value.name}(...) is not a plain value"
+def _why(value: UnknownValue | Call) -> str:
+    return (
+        value.why if isinstance(value, UnknownValue) else f"{value.name}(...) is not a plain value"
+    )
 
 
 def _text(value: Value) -> str:
@@ -138,52 +147,54 @@ def _text(value: Value) -> str:
     return plain_text(value)
 
 
-def found_in(calls: Sequence[Call], text: str, name: str) -> Iterator[Found]:
+def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
     """What the calls of a program start: each server, and a training.
 
     Raises LaunchError if it trains something that is not predicted.
     """
     defaults = {key: one for call in calls if call.ends("set_defaults")
-                for key, one in call.given.items()}  # fmt: skip
+                for key, one in call.keywords.items()}  # fmt: skip
     for call in calls:
         tool = _engine(call, calls)
-        if tool and call.rest and not call.given:  # all that a parser of engine arguments gives
-            call = replace(call, given=defaults)
-        if tool and not (call.rest and not call.given):
+        if tool and call.rest and not call.keywords:  # all that a parser of engine arguments gives
+            call = replace(call, keywords=defaults)
+        if tool and not (call.rest and not call.keywords):
             yield _served(call, tool, text, name)
-        elif call.ends(*_OF_RAY) and call.given:
+        elif call.ends(*_OF_RAY) and call.keywords:
             yield served_by_ray(call, _pool_of(call, calls), text, name)
-    trainings = [call for call in calls if call.ends(*_ARGUMENTS, *keys_of("trl")) and call.given]
+    trainings = [
+        call for call in calls if call.ends(*_ARGUMENTS, *option_aliases("trl")) and call.keywords
+    ]
     for call in trainings:
         yield _trained(call, calls, text, name)
     yield from (_of_nemo(one, calls, text, name) for one in calls if one.ends(_OF_NEMO))
     if titan_functions.is_of(calls):
-        for function, settings in titan_functions.configured(functions_of(text, name)):
+        for function, settings in titan_functions.configured(parse_functions(text, name)):
             told = {"function": function.name, **settings}
             dashed = {f"--{key}": value for key, value in told.items()}
             yield _stated("torchtitan", dashed, text, name, function.line)
     for call in calls:
-        if call.ends("Config") and {*call.given} >= _OF_NANOTRON:
+        if call.ends("Config") and {*call.keywords} >= _OF_NANOTRON:
             parts = {key: value for key, value in call.parts.items() if "." in key}
             yield _stated("nanotron", parts, text, name, call.line)
     for line, given in xtuner.configured(calls, name):
         yield _stated("xtuner", given, text, name, line)
     if (own := xtuner.trained_by_xtuner(calls, name)) is not None:
         values, line = own
-        options = _Options(target=target_of("transformers"))
+        options = _CallOptions(target=target_of("transformers"))
         for key, value in values.items():
             options.put(key, value, line)
         yield options.found(text, name, line)
 
 
-def with_function(command: Found, folder: Path) -> Found:
+def with_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
     """A command of torchtitan with what the function sets that it names, if that stands beside."""
     module, config = command.options.get("--module"), command.options.get("--config")
     name = (module.single if module else None) or ""
     for place in titan_functions.places(name):
         try:
             text = reading.read_text(folder / place, LARGEST, LaunchError)
-            found = [*found_in(calls_of(text, place), text, place)]
+            found = [*servers_of_program(parse_calls(text, place), text, place)]
         except LaunchError:
             continue
         for one in found:
@@ -195,27 +206,33 @@ def with_function(command: Found, folder: Path) -> Found:
     return command
 
 
-def _stated(target: str, given: Mapping[str, Value], text: str, name: str, line: int) -> Found:
+def _stated(
+    target: str, values: Mapping[str, Value], text: str, name: str, line: int
+) -> ParsedCommand:
     """A configuration whose options stand nowhere as they are."""
-    options = {key: _given(key, value, line) for key, value in given.items() if value is not None}
-    return Found(target=target, name=name, text=text, line=line, options=options)
+    options = {
+        key: _parsed_option(key, value, line) for key, value in values.items() if value is not None
+    }
+    return ParsedCommand(target=target, name=name, text=text, line=line, options=options)
 
 
 # NVIDIA/NeMo 2, scripts/performance/helpers.py, and llm/recipes/llama3_70b.py for adapters.
 _OF_NEMO = "set_primary_perf_configs"
 
 
-def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
+def _of_nemo(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
     """A recipe of NeMo that a program changes for its benchmark; see there for what it sets."""
     recipe = next((one for one in calls if one.ends("pretrain_recipe", "finetune_recipe")), None)
-    given: dict[str, Value] = {word: call.given.get(key) for key, word in keys_of("nemo").items()}
-    tensors = call.given.get("tp_size")
+    given: dict[str, Value] = {
+        word: call.keywords.get(key) for key, word in option_aliases("nemo").items()
+    }
+    tensors = call.keywords.get("tp_size")
     given["model.sequence_parallel"] = isinstance(tensors, int) and tensors > 1
     if recipe is not None:
         given["--recipe"] = recipe.name.rpartition(".")[0].rpartition(".")[2] or None
-        given["--seq_length"] = recipe.given.get("seq_length")
-        if recipe.ends("finetune_recipe") and recipe.given.get("peft_scheme", "lora") == "lora":
-            own = next((one.given for one in calls if one.ends("LoRA")), {})
+        given["--seq_length"] = recipe.keywords.get("seq_length")
+        if recipe.ends("finetune_recipe") and recipe.keywords.get("peft_scheme", "lora") == "lora":
+            own = next((one.keywords for one in calls if one.ends("LoRA")), {})
             given |= {"--mode": "lora", "peft.dim": own.get("dim", 16)}
     return _stated("megatron-bridge", given, text, name, call.line)
 
@@ -231,16 +248,16 @@ def _engine(call: Call, calls: Sequence[Call]) -> str:
     return "tensorrt_llm" if last == "LLM" and "tensorrt_llm" in used else "vllm"
 
 
-def _served(call: Call, tool: str, text: str, name: str) -> Found:
-    options = _Options(target=readers()[tool.replace("_", "-")])
-    named = stated("", call.name.rpartition(".")[2], call.line)
+def _served(call: Call, tool: str, text: str, name: str) -> ParsedCommand:
+    options = _CallOptions(target=readers()[tool.replace("_", "-")])
+    named = implied_option("", call.name.rpartition(".")[2], call.line)
     if tool == "lmdeploy":  # the model is a word of its commands
-        named = _given("", call.given.get("model_path", _first(call)), call.line)
+        named = _parsed_option("", call.keywords.get("model_path", _first(call)), call.line)
     elif call.positional:
         options.put(_FIRST[tool], call.positional[0], call.line)
-    for key, value in _of_lmdeploy(call.given) if tool == "lmdeploy" else call.given.items():
+    for key, value in _of_lmdeploy(call.keywords) if tool == "lmdeploy" else call.keywords.items():
         line = call.lines.get(key, call.line)
-        inner = dict(value.given) if isinstance(value, Call) else value
+        inner = dict(value.keywords) if isinstance(value, Call) else value
         if tool == "tensorrt_llm" and isinstance(inner, dict):
             options.parts(key, inner, line)
         elif isinstance(value, Call):
@@ -250,16 +267,16 @@ def _served(call: Call, tool: str, text: str, name: str) -> Found:
     return options.found(text, name, call.line, unknown=_rest(call), positional=(named,))
 
 
-def _rest(call: Call) -> tuple[Given, ...]:
+def _rest(call: Call) -> tuple[ParsedOption, ...]:
     """What a call is given by a mapping whose keys the text does not tell."""
-    return (_given("**", Untold(why=call.rest), call.line),) if call.rest else ()
+    return (_parsed_option("**", UnknownValue(why=call.rest), call.line),) if call.rest else ()
 
 
-def _of_lmdeploy(given: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+def _of_lmdeploy(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
     """The options of a pipeline's engine, whose class says which one it is."""
-    for value in given.values():
+    for value in values.values():
         if isinstance(value, Call) and value.ends("TurbomindEngineConfig", "PytorchEngineConfig"):
-            yield from value.given.items()
+            yield from value.keywords.items()
             yield "backend", "pytorch" if value.ends("PytorchEngineConfig") else "turbomind"
 
 
@@ -268,9 +285,9 @@ def _pool_of(config: Call, calls: Sequence[Call]) -> str:
     for call in calls:
         first = _first(call)
         if isinstance(first, Call) and first.line == config.line:
-            prefix = str(call.given.get("name_prefix") or "").lower()
+            prefix = str(call.keywords.get("name_prefix") or "").lower()
             return next((pool for pool in _POOLS if prefix.startswith(pool)), "")
-        given = {**call.given, **_mapping(first)}
+        given = {**call.keywords, **_mapping(first)}
         for pool in _POOLS:
             own = given.get(f"{pool}_config")
             if isinstance(own, Call) and own.line == config.line:
@@ -279,20 +296,20 @@ def _pool_of(config: Call, calls: Sequence[Call]) -> str:
 
 
 def _mapping(value: Value) -> Mapping[str, Value]:
-    return value.given if isinstance(value, Call) else value if isinstance(value, dict) else {}
+    return value.keywords if isinstance(value, Call) else value if isinstance(value, dict) else {}
 
 
-def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
+def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedCommand:
     """The replicas of a model that Ray Serve, or Ray Data, starts an engine in.
 
     They are as many as there are at least; each takes the requests that it is sent at once.
     """
-    given, line = config.given, config.lines.get("engine_kwargs", config.line)
+    given, line = config.keywords, config.lines.get("engine_kwargs", config.line)
     kwargs, loading = (
         _mapping(given.get(key)) for key in ("engine_kwargs", "model_loading_config")
     )
     is_sglang = bool(_OF_SGLANG & {*kwargs}) or config.ends(_OF_RAY[-1])
-    options = _Options(target=target_of("sglang" if is_sglang else "vllm"))
+    options = _CallOptions(target=target_of("sglang" if is_sglang else "vllm"))
     for key, value in kwargs.items():
         options.put(key, value, line)
     source = given.get("model_source") or loading.get("model_source")
@@ -305,29 +322,31 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> Found:
     copies = [deployed.get("num_replicas"), least, given.get("concurrency")]
     number = next((copy for copy in copies if isinstance(copy, int) and copy > 0), 1)
     if isinstance(most := deployed.get("max_ongoing_requests"), int):
-        options.known[ONGOING] = _given(ONGOING, most, config.lines.get("deployment_config", line))
+        options.options[ONGOING] = _parsed_option(
+            ONGOING, most, config.lines.get("deployment_config", line)
+        )
     gpu = given.get("accelerator_type")
-    world = World(
+    world = JobResources(
         gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
-        copies=stated("replicas", str(number), config.line),
+        copies=implied_option("replicas", str(number), config.line),
     )
     return options.found(text, name, config.line, world=world)
 
 
-def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
+def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
     """The training that one call describes, with the model and the adapters beside it."""
     is_unsloth = any(one.ends(*_methods("from_pretrained")) for one in calls)
-    options = _Options(target=target_of("transformers"))
+    options = _CallOptions(target=target_of("transformers"))
     kind = call.name.rpartition(".")[2]
     trainers = [one for one in calls if one.ends(*_TRAINERS)]
-    objective = keys_of("trl").get(kind) or next(
+    objective = option_aliases("trl").get(kind) or next(
         (_TRAINERS[one.name.rpartition(".")[2]] for one in trainers), "sft"
     )
-    for key, value in call.given.items():
+    for key, value in call.keywords.items():
         line = call.lines.get(key, call.line)
         if key == "deepspeed" and isinstance(value, dict):
-            beside = {path: _given(path, each, line) for path, each in flattened({**value})}
-            options.files["deepspeed"] = Found(
+            beside = {path: _parsed_option(path, each, line) for path, each in flattened({**value})}
+            options.files["deepspeed"] = ParsedCommand(
                 target="deepspeed", name=name, text=text, line=line, options=beside
             )
             options.put(key, "deepspeed", line)
@@ -340,15 +359,15 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
             options.put(key, value, line)
     for one in trainers:
         for key in (*_LENGTHS, "packing"):
-            if key in one.given and not (is_unsloth and key == "packing"):
+            if key in one.keywords and not (is_unsloth and key == "packing"):
                 own = "max_seq_length" if is_unsloth or kind in _ARGUMENTS else "max_length"
-                options.put(key if key == "packing" else own, one.given[key], one.line)
+                options.put(key if key == "packing" else own, one.keywords[key], one.line)
     if is_unsloth:
         _by_unsloth(options, calls)
     _model(options, calls, trainers)
-    _adapters(options, calls, kind in keys_of("trl") and not is_unsloth, name)
+    _adapters(options, calls, kind in option_aliases("trl") and not is_unsloth, name)
     words: tuple[str, ...] = ()
-    if kind in keys_of("trl") and not is_unsloth:
+    if kind in option_aliases("trl") and not is_unsloth:
         words = ("trl", objective)
     elif objective != "sft":
         options.state("rlhf_type", objective)
@@ -357,8 +376,10 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> Found:
         name,
         call.line,
         unknown=_rest(call),
-        positional=tuple(stated("", word, call.line) for word in words),
-        world=World(num_gpus=stated("Unsloth", "1", call.line) if is_unsloth else None),
+        positional=tuple(implied_option("", word, call.line) for word in words),
+        world=JobResources(
+            num_gpus=implied_option("Unsloth", "1", call.line) if is_unsloth else None
+        ),
     )
 
 
@@ -366,16 +387,16 @@ def _methods(method: str) -> tuple[str, ...]:
     return tuple(f"{each}.{method}" for each in _UNSLOTH)
 
 
-def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
+def _by_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     """One process with kernels of its own; adapters unless all is trained."""
     loaded = next(call for call in calls if call.ends(*_methods("from_pretrained")))
     peft = next((call for call in calls if call.ends(*_methods("get_peft_model"))), None)
-    given = loaded.given
+    given = loaded.keywords
     line = loaded.lines.get("model_name", loaded.line)
     options.put("model_name_or_path", given.get("model_name", _first(loaded)), line)
     options.put("max_seq_length", given.get("max_seq_length", 2048), loaded.line)
     options.state("use_unsloth", "true")
-    if not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.known):
+    if not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
         options.state("bf16", "true")
     repeats = given.get("use_gradient_checkpointing", "unsloth")
     is_whole = given.get("full_finetuning") is True
@@ -389,7 +410,7 @@ def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
         elif four_bits is True:
             options.state("load_in_4bit", "true")
             options.state("use_bnb_nested_quant", "true")
-        adapted = {} if peft is None else peft.given
+        adapted = {} if peft is None else peft.keywords
         at = loaded.line if peft is None else peft.line
         rank = adapted.get("r", _UNSLOTH_RANK)
         options.put("lora_r", rank, at)
@@ -402,13 +423,13 @@ def _by_unsloth(options: _Options, calls: Sequence[Call]) -> None:
         options.put("lora_modules_to_save", adapted.get("modules_to_save"), at)
         repeats = adapted.get("use_gradient_checkpointing", repeats)
     for key in ("gradient_checkpointing", "--gradient_checkpointing"):
-        options.known.pop(key, None)  # its own switch holds
+        options.options.pop(key, None)  # its own switch holds
     options.state("gradient_checkpointing", str(repeats not in (False, "False", None)).lower())
     if repeats == "unsloth":
         options.state("activation_offloading", "true")
 
 
-def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
+def _model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
     """The model that is loaded first, and how."""
     loads = [
         one
@@ -416,34 +437,38 @@ def _model(options: _Options, calls: Sequence[Call], trainers: Sequence[Call]) -
         if one.ends("from_pretrained") and ("For" in one.name or "AutoModel" in one.name)
     ]
     for one in loads[:1]:
-        first = one.given.get("pretrained_model_name_or_path", _first(one))
+        first = one.keywords.get("pretrained_model_name_or_path", _first(one))
         options.put("model_name_or_path", first, one.line)
         for key in _LOADED:
-            if key in one.given and one.given[key] != "auto":
-                options.put(key, one.given[key], one.lines.get(key, one.line))
-        if isinstance(spread := one.given.get("device_map"), str):
+            if key in one.keywords and one.keywords[key] != "auto":
+                options.put(key, one.keywords[key], one.lines.get(key, one.line))
+        if isinstance(spread := one.keywords.get("device_map"), str):
             options.state("device_map", spread)
     for one in trainers:
-        named = one.given.get("model", _first(one))
+        named = one.keywords.get("model", _first(one))
         if isinstance(named, str):
             options.put("model_name_or_path", named, one.line)
     bits = next((one for one in calls if one.ends("BitsAndBytesConfig")), None)
-    if bits is not None and bits.given.get("load_in_4bit") is True:
+    if bits is not None and bits.keywords.get("load_in_4bit") is True:
         options.put("load_in_4bit", True, bits.lines["load_in_4bit"])
-        nested = bits.given.get("bnb_4bit_use_double_quant", False)
+        nested = bits.keywords.get("bnb_4bit_use_double_quant", False)
         options.put("use_bnb_nested_quant", nested, bits.line)
-        options.put("bnb_4bit_quant_storage", bits.given.get("bnb_4bit_quant_storage"), bits.line)
-    elif bits is not None and bits.given.get("load_in_8bit") is True:
+        options.put(
+            "bnb_4bit_quant_storage", bits.keywords.get("bnb_4bit_quant_storage"), bits.line
+        )
+    elif bits is not None and bits.keywords.get("load_in_8bit") is True:
         options.put("load_in_8bit", True, bits.lines["load_in_8bit"])
     prepared = next((one for one in calls if one.ends(*_PREPARED, _REPEATING)), None)
-    if prepared is not None and prepared.given.get("use_gradient_checkpointing") is not False:
+    if prepared is not None and prepared.keywords.get("use_gradient_checkpointing") is not False:
         for key in ("gradient_checkpointing", "--gradient_checkpointing"):
-            options.known.pop(key, None)  # the model repeats its layers, whatever the Trainer says
+            options.options.pop(
+                key, None
+            )  # the model repeats its layers, whatever the Trainer says
         options.state("gradient_checkpointing", "true")
-    kept = [_told(options, "torch_dtype"), _told(options, "dtype")]
+    kept = [_option_text(options, "torch_dtype"), _option_text(options, "dtype")]
     if bits is not None:
-        kept.append(bits.given.get("bnb_4bit_compute_dtype"))
-    if "bfloat16" in kept and not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.known):
+        kept.append(bits.keywords.get("bnb_4bit_compute_dtype"))
+    if "bfloat16" in kept and not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
         options.state("bf16", "true")  # weights and all that is made of them
 
 
@@ -451,12 +476,12 @@ def _first(call: Call) -> Value:
     return call.positional[0] if call.positional else None
 
 
-def _told(options: _Options, name: str) -> Value:
-    given = options.known.get(name) or options.known.get(f"--{name}")
+def _option_text(options: _CallOptions, name: str) -> Value:
+    given = options.options.get(name) or options.options.get(f"--{name}")
     return None if given is None else given.single
 
 
-def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str) -> None:
+def _adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, name: str) -> None:
     """The adapters that PEFT is told of.
 
     Raises LaunchError if they are others than low-rank ones.
@@ -476,8 +501,8 @@ def _adapters(options: _Options, calls: Sequence[Call], is_trl: bool, name: str)
     if lora is None:
         return
     options.put("use_peft" if is_trl else "use_lora", True, lora.line)
-    for key, option in keys_of("peft").items():
-        value = lora.given.get(key)
+    for key, option in option_aliases("peft").items():
+        value = lora.keywords.get(key)
         if key == "r" and value is None:
             options.state(option, str(_LORA_RANK))
         elif value not in (None, False):
@@ -494,31 +519,31 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
         given = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
             continue
-        for value in given or (call.given.get("args"),):
+        for value in given or (call.keywords.get("args"),):
             if isinstance(value, list):
-                words = map(word_of_shell, value)
+                words = map(to_shell_word, value)
                 yield call.line, " ".join(w if w == "$UNTOLD" else shlex.quote(w) for w in words)
             elif isinstance(value, str):
                 yield call.line, value
 
 
-def taken_at_once(calls: Sequence[Call]) -> dict[str, Given]:
+def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
     """The requests that a function of Modal takes at once: ``@modal.concurrent(max_inputs=32)``."""
     for call in calls:
-        most = call.given.get("max_inputs")
+        most = call.keywords.get("max_inputs")
         if call.ends("concurrent") and isinstance(most, int):
-            return {ONGOING: stated("max_inputs", str(most), call.line)}
+            return {ONGOING: implied_option("max_inputs", str(most), call.line)}
     return {}
 
 
-def world_of_program(calls: Sequence[Call]) -> World:
+def program_resources(calls: Sequence[Call]) -> JobResources:
     """The GPUs that a function of Modal or a service of BentoML asks for.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
     """
     for call in (one for one in calls if one.ends(*_ON_GPUS)):
-        gpu, resources = call.given.get("gpu"), call.given.get("resources")
+        gpu, resources = call.keywords.get("gpu"), call.keywords.get("resources")
         if isinstance(gpu, str) and gpu:
             word, _, count = gpu.partition(":")
             count = count or "1"
@@ -526,22 +551,26 @@ def world_of_program(calls: Sequence[Call]) -> World:
             word, count = str(resources.get("gpu_type") or ""), str(resources["gpu"])
         else:
             continue
-        return World(gpu=word.rstrip("!+") or None, gpus_per_node=stated("gpu", count, call.line))
-    return World()
+        return JobResources(
+            gpu=word.rstrip("!+") or None, gpus_per_node=implied_option("gpu", count, call.line)
+        )
+    return JobResources()
 
 
-def nothing_called(place: object, calls: Sequence[Call]) -> str:
+def explain_no_calls(place: object, calls: Sequence[Call]) -> str:
     """What a program without a call that is known does, as far as that helps."""
     if any(call.ends("HfArgumentParser", "TrlParser") for call in calls):
         return (
             f"{place}: takes its options from the command line: give the command that starts it, "
             "in a file such as run.sh."
         )
-    trained = (*_ARGUMENTS, *keys_of("trl"))
+    trained = (*_ARGUMENTS, *option_aliases("trl"))
     for call in calls:
         if call.rest and (_engine(call, calls) or call.ends(*trained)):
             return (
                 f"{place}: line {call.line}: {call.name}: {call.rest}: give the command that "
                 "starts the program, or a program with these values in its text."
             )
-    return f"{place}: calls nothing that planner knows with its values in the text: {KNOWN}."
+    return (
+        f"{place}: calls nothing that planner knows with its values in the text: {SUPPORTED_CALLS}."
+    )

@@ -8,22 +8,22 @@ from functools import cache
 from pathlib import Path
 
 from planner.base.records import record
-from planner.documents.shell.text import Changes, Edited, Given, diff, edit_command
+from planner.documents.shell.text import Changes, EditResult, ParsedOption, edit_command, make_patch
 from planner.documents.writing import edit_document
-from planner.launch.imported import SPLITS, Imported
-from planner.launch.option_table import OptionTable, Quantities, Remark, Role
-from planner.launch.read import is_document, launches
-from planner.launch.target import Job, Target
+from planner.launch.imported import SPLITS, ImportedLaunch
+from planner.launch.option_table import OptionRole, OptionTable, ParameterNote, Quantities
+from planner.launch.read import is_document, parse_launches
+from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
-from planner.launch.understood import Found, Reading
+from planner.launch.understood import OptionReader, ParsedCommand
 
 _Texts = tuple[str, ...]
 # The requests at once of a plan are what engines are told to run at most.
-_SAID_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
+_WRITTEN_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
 
 
 @record(kw_only=True)
-class Rewritten:
+class RewriteResult:
     """A file after a change.
 
     ``changes`` are all options that say it, by name, with their texts, None where they go;
@@ -37,26 +37,28 @@ class Rewritten:
     name: str
     before: str
     after: str
-    unexpressed: tuple[Remark, ...] = ()
+    unexpressed: tuple[ParameterNote, ...] = ()
     unwritten: Changes = field(default_factory=dict)
     changes: Changes = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    others: tuple[Rewritten, ...] = ()
+    others: tuple[RewriteResult, ...] = ()
 
     @property
     def diff(self) -> str:
         """A unified diff of all files, empty where nothing is changed."""
-        own = diff(self.before, self.after, self.name)
+        own = make_patch(self.before, self.after, self.name)
         return "".join((own, *(other.diff for other in self.others)))
 
 
-def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[str]) -> Rewritten:
+def rewrite_launch(
+    imported: ImportedLaunch, before: LaunchJob, after: LaunchJob, changed: Collection[str]
+) -> RewriteResult:
     """The file of a launch, changed from the plan ``before`` to the one ``after``.
 
     ``changed`` are the parameters in which these differ.
     """
-    target, found = imported.target, imported.found
-    changed = {*changed, *(said for name in changed for said in _SAID_AS.get(name, ()))}
+    target, found = imported.target, imported.command
+    changed = {*changed, *(said for name in changed for said in _WRITTEN_AS.get(name, ()))}
     changes = option_changes(target, before, after, changed, found.options)
     for other in other_targets(imported):
         known = {row.option for row in other.table.rows if row.parameter in changed}
@@ -67,7 +69,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     changes = dict(honoured)
     if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
         own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
-        lines = [one.line for one in launches(imported.path, found.text)]
+        lines = [one.line for one in parse_launches(imported.path, found.text)]
         number = lines.index(found.line) if found.line in lines else 0
         edited = edit_document(found.text, found.name, own, number)
     else:
@@ -92,7 +94,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
             one.table.can_say(remark.parameter, remark.value) for one in other_targets(imported)
         )
     )
-    return Rewritten(
+    return RewriteResult(
         path=imported.path,
         name=found.name,
         before=found.text,
@@ -105,7 +107,7 @@ def rewritten(imported: Imported, before: Job, after: Job, changed: Collection[s
     )
 
 
-def can_say(imported: Imported, parameter: str, value: str | int | float) -> bool:
+def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
     """Whether the target of a file has words for a value, or that of a file that it reads.
 
     How GPUs split a model is the target's alone.
@@ -115,15 +117,15 @@ def can_say(imported: Imported, parameter: str, value: str | int | float) -> boo
     return any(table.can_say(parameter, value) for table in tables)
 
 
-def other_targets(imported: Imported) -> list[Target]:
+def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
     """The targets of files that a file reads, as a configuration of DeepSpeed."""
-    names = dict.fromkeys(file.target for file in imported.found.files.values() if file.target)
+    names = dict.fromkeys(file.target for file in imported.command.files.values() if file.target)
     return [target_of(name) for name in names if name != imported.target.name]
 
 
 def _in_files(
-    imported: Imported, text: str, changes: Changes
-) -> tuple[tuple[Rewritten, ...], Changes]:
+    imported: ImportedLaunch, text: str, changes: Changes
+) -> tuple[tuple[RewriteResult, ...], Changes]:
     """The files that the changed ``text`` reads, changed, and what stands in none of them."""
     if not changes:
         return (), {}
@@ -139,18 +141,18 @@ def _in_files(
         else:
             edited = edit_document(file.text, file.name, own)
             done = own.keys() - edited.unwritten.keys()
-            one = Rewritten(path=file.path, name=file.name, before=file.text, after=edited.text)
+            one = RewriteResult(path=file.path, name=file.name, before=file.text, after=edited.text)
             made += [one] if one.diff else []
         left = {name: texts for name, texts in left.items() if name not in done}
     return tuple(made), left
 
 
-def _edited_command(imported: Imported, changes: Changes) -> Edited:
+def _edited_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
     """The command changed; a new option stands behind the one that the table has before it."""
-    text, same = imported.found.text, _same(imported)
+    text, same = imported.command.text, _same(imported)
 
     @cache
-    def options(changed: str) -> Mapping[str, Given]:
+    def options(changed: str) -> Mapping[str, ParsedOption]:
         """Those of the same command; editing and the next change ask of the same text."""
         found = same(changed)
         return {} if found is None else found.options
@@ -164,10 +166,10 @@ def _edited_command(imported: Imported, changes: Changes) -> Edited:
         edited = edit_command(text, {name: texts}, options, after)
         text = edited.text
         unwritten |= edited.unwritten
-    return Edited(text=text, unwritten=unwritten)
+    return EditResult(text=text, unwritten=unwritten)
 
 
-def _copies(before: Job, after: Job) -> tuple[str, ...]:
+def _copies(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
     """What is to be done beside the file where another number of replicas serves."""
     old, new = (job.row.get("replicas") for job in (before, after))
     if new is None or old == new:
@@ -177,7 +179,11 @@ def _copies(before: Job, after: Job) -> tuple[str, ...]:
 
 
 def option_changes(
-    target: Target, before: Job, after: Job, changed: Collection[str], said: Collection[str]
+    target: LaunchTarget,
+    before: LaunchJob,
+    after: LaunchJob,
+    changed: Collection[str],
+    said: Collection[str],
 ) -> dict[str, _Texts | None]:
     """The options that say another plan than before: their texts, None where they go.
 
@@ -187,7 +193,7 @@ def option_changes(
     jobs = (before, after)
     unsaid = None if before.workload == "train" else said
     script = _differences(OptionTable.load("transformers"), map(target.script, jobs), changed)
-    return script | _differences(target.table, map(target.said, jobs), changed, unsaid)
+    return script | _differences(target.table, map(target.table_input, jobs), changed, unsaid)
 
 
 def _differences(
@@ -216,7 +222,10 @@ def _written(
         value = quantities.get(row.parameter)
         if (
             value is None
-            or not (row.role is Role.IS or (row.role is Role.WITH and row.parameter in changed))
+            or not (
+                row.role is OptionRole.IS
+                or (row.role is OptionRole.WITH and row.parameter in changed)
+            )
             or not row.is_of(value)
         ):
             continue
@@ -226,7 +235,7 @@ def _written(
 
 
 def _other_ways(
-    reading: Reading, target: Target, changes: Changes, changed: Collection[str]
+    reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
 ) -> dict[str, None]:
     """Options by which the file says a changed parameter in another way: they go."""
     used = (
@@ -235,20 +244,22 @@ def _other_ways(
         if name in reading.meanings
         for option in reading.meanings[name].options
     )
-    written = {row.option for row in target.table.rows if row.role in (Role.IS, Role.WITH)}
+    written = {
+        row.option for row in target.table.rows if row.role in (OptionRole.IS, OptionRole.WITH)
+    }
     return {option: None for option in used if option not in changes and option not in written}
 
 
-def _same(imported: Imported) -> Callable[[str], Found | None]:
+def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
     """What a changed text starts in the same place among all of the same program."""
 
-    def started(text: str) -> list[Found]:
+    def started(text: str) -> list[ParsedCommand]:
         return [
             launch
-            for launch in launches(imported.path, text)
+            for launch in parse_launches(imported.path, text)
             if launch.target == imported.target.name
         ]
 
-    lines = [one.line for one in started(imported.found.text)]
-    number = lines.index(imported.found.line) if imported.found.line in lines else 0
+    lines = [one.line for one in started(imported.command.text)]
+    number = lines.index(imported.command.line) if imported.command.line in lines else 0
     return lambda text: next(iter(started(text)[number:]), None)

@@ -8,21 +8,28 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TypeVar
 
-from planner.base.reading import json_of
+from planner.base.reading import parse_json
 from planner.base.records import record
-from planner.base.training_names import targets_of
+from planner.base.training_names import nearest_adapter_targets
 from planner.base.units import GIB, ceil_div
 from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
-from planner.launch.launchers.world import gpu_called
-from planner.launch.option_table import Accepted, OptionTable, shipped_rows, tool_named
+from planner.launch.launchers.world import parse_gpu_name
+from planner.launch.option_table import OptionTable, ParserOptions, shipped_rows, tool_row
 from planner.launch.serving import DECODE_POOL, LORA_OPTION, PREFILL_POOL
-from planner.launch.understood import LENGTHS, ONGOING, Answers, Gathered, Reading, version_of
+from planner.launch.understood import (
+    LENGTHS,
+    ONGOING,
+    LaunchSettings,
+    OptionReader,
+    SettingsBuilder,
+    version_of,
+)
 from planner.layers.model import count_parameters, layer_parameters
-from planner.question.inputs import read
+from planner.question.inputs import parse_value
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.gpu import GpuSpec
@@ -33,7 +40,7 @@ from planner.specs.serving import DraftMethod, ServingWorkload
 
 _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")
-_PROMPT_ALONE = "0"
+_PREFILL_ONLY = "0"
 _SIXTEEN_BIT = "w16a16"
 _ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
@@ -43,10 +50,10 @@ _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**
 
 
 @dataclass(kw_only=True)
-class Told(Gathered):
+class ServerSettings(SettingsBuilder):
     """What is gathered of one command."""
 
-    reading: Reading
+    reading: OptionReader
 
     def copy(self, *names: str) -> None:
         """Parameters that the table reads as they are."""
@@ -58,7 +65,7 @@ class Told(Gathered):
     def count(self, name: str) -> int:
         """A parameter of the table as a whole number; 1 where it is none."""
         text = self.reading.value(name)
-        number = whole(text)
+        number = parse_size(text)
         return number or 1
 
     def put_gpus(self, own: int) -> None:
@@ -66,8 +73,8 @@ class Told(Gathered):
 
         Raises LaunchError if the total is not a multiple of what one server takes.
         """
-        given = self.reading.found.world.num_gpus
-        total = whole(given.texts[0]) if given is not None and given.texts else None
+        given = self.reading.command.resources.num_gpus
+        total = parse_size(given.texts[0]) if given is not None and given.texts else None
         if total is not None and given is not None and total % own:
             raise LaunchError(
                 f"{self.reading.place}: a server takes {own} GPUs, "
@@ -75,7 +82,7 @@ class Told(Gathered):
             )
         self.values["num_gpus"] = total or own
 
-    def of_pool(self, pool: str) -> Answers:
+    def of_pool(self, pool: str) -> LaunchSettings:
         """The answers; those of a prefill worker have its names.
 
         Prefill and decode workers are commands of their own: the answers of both together are a
@@ -85,7 +92,7 @@ class Told(Gathered):
         own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
         own *= int(values["attention_data_parallel"])
         copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
-        limit = ceil_div(whole(self.reading.text(ONGOING)) or 0, copies)
+        limit = ceil_div(parse_size(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):
             values["concurrency"] = limit
             defaults.pop("concurrency", None)
@@ -112,12 +119,12 @@ class Told(Gathered):
             "than said."
         )
 
-    def of_workload(self, workload: str) -> Answers:
+    def of_workload(self, workload: str) -> LaunchSettings:
         """The answers, which lack the model where the command does."""
         asked = () if self.values.get("model") else ("model",)
-        limit = self.reading.found.options.get(ONGOING)
+        limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
-        return self.made(workload, asked=asked, used=used)
+        return self.build(workload, asked=asked, used=used)
 
 
 def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -128,7 +135,7 @@ def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
     }
 
 
-def whole(text: str | None) -> int | None:
+def parse_size(text: str | None) -> int | None:
     """A whole number as engines read it, ``8k`` and ``8K`` among others; None if it is none.
 
     >>> whole("8192"), whole("8K"), whole("1.5k"), whole("auto")
@@ -141,7 +148,7 @@ def whole(text: str | None) -> int | None:
     return int(value) if value.is_integer() else None
 
 
-def fraction(text: str | None) -> float | None:
+def parse_float(text: str | None) -> float | None:
     """A number; None if it is none."""
     try:
         value = float(text or "")
@@ -153,23 +160,23 @@ def fraction(text: str | None) -> float | None:
 def json_table(text: str | None) -> Mapping[str, object]:
     """A mapping of JSON on the command line; empty where there is none that can be read."""
     try:
-        value = json_of(text or "{}", "")
+        value = parse_json(text or "{}", "")
     except PlannerError:
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def with_config(reading: Reading, engine: Engine) -> Reading:
+def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
-    found, table = reading.found, engine.table
+    found, table = reading.command, engine.table
     beside = found.files.get(reading.text("--config") or "")
     options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
-    return Reading(found=replace(found, options=options), meanings=table.read(texts))
+    return OptionReader(command=replace(found, options=options), meanings=table.read(texts))
 
 
-def known_model(name: str | None) -> ModelSpec | None:
+def find_model_by_name(name: str | None) -> ModelSpec | None:
     """The shipped model that a repository or folder is by its name; None where there is none.
     Nothing is loaded from elsewhere."""
     found = checkpoint_of(name).model if name else None
@@ -193,14 +200,16 @@ def nicknamed(text: str) -> str | None:
     return best[-1]["model"] if best else None
 
 
-def _model_name(told: Told, engine: Engine) -> str | None:
+def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
     """What a command loads; where a folder or nothing is named, what it serves as or is called."""
-    found = told.reading.found
-    name = engine.model_name(told.reading)
-    if name and (known_model(name) is not None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)):
+    found = server.reading.command
+    name = engine.model_name(server.reading)
+    if name and (
+        find_model_by_name(name) is not None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
+    ):
         return name
     stem = "" if name else PurePath(found.name).stem
-    served = told.reading.text("--served-model-name") or told.reading.text("served-model-name")
+    served = server.reading.text("--served-model-name") or server.reading.text("served-model-name")
     others = {
         f"it serves as {served}": served,
         f"{name} is an abbreviation of it": nicknamed(name or ""),
@@ -209,26 +218,28 @@ def _model_name(told: Told, engine: Engine) -> str | None:
     if name:
         others.popitem()
     for why, other in others.items():
-        if other and known_model(other) is not None:
-            told.notes.append(f"The model is assumed to be {other}: {why}.")
+        if other and find_model_by_name(other) is not None:
+            server.notes.append(f"The model is assumed to be {other}: {why}.")
             return other
     return name
 
 
-def known_gpu(name: str | None) -> GpuSpec | None:
+def find_gpu_by_name(name: str | None) -> GpuSpec | None:
     """The GPU that a label, a scheduler or the user calls so; None where it is not known."""
     try:
-        return Catalogue().load_gpu(gpu_called(name) or name).spec if name else None
+        return Catalogue().load_gpu(parse_gpu_name(name) or name).spec if name else None
     except (PlannerError, OSError, ValueError):
         return None
 
 
-def scheduler_default_of(told: Told, engine: Engine, name: str) -> tuple[int, str]:
+def scheduler_default_of(
+    server: ServerSettings, engine: EngineReader, name: str
+) -> tuple[int, str]:
     """What ``name`` is on the GPU in the release of a file where no option sets it, and why."""
     if any(row.parameter == name for row in engine.table.defaults):
-        return engine.table.default(name, *gpu_kind(told))
-    catalogue, gpu = Catalogue(), known_gpu(told.reading.found.world.gpu)
-    release = version_of(engine.name, told.reading.found)
+        return engine.table.default(name, *default_gpu(server))
+    catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
+    release = version_of(engine.name, server.reading.command)
     vendor = None if gpu is None else gpu.vendor
     profile = (release and release.profile(catalogue, vendor)) or engine.name
     number = "" if release is None else release.number
@@ -244,7 +255,7 @@ def scheduler_default_of(told: Told, engine: Engine, name: str) -> tuple[int, st
 
 
 @record(kw_only=True)
-class Drafted:
+class DraftSettings:
     """What drafts tokens, as a command names it.
 
     ``number`` is that of its tokens, in so many ``steps`` where they are a tree; ``method`` may
@@ -258,22 +269,24 @@ class Drafted:
     is_model: bool = False
 
 
-def put_drafts(told: Told, drafted: Drafted | None, model: ModelSpec | None) -> None:
+def put_drafts(
+    server: ServerSettings, drafted: DraftSettings | None, model: ModelSpec | None
+) -> None:
     """Tokens that are drafted, and by what: a model that is known, modules or heads.
 
     Modules of a model are read as such where it has some: engines run them like heads.
     """
     if drafted is None:
         return
-    told.values["draft_tokens"] = drafted.number
+    server.values["draft_tokens"] = drafted.number
     if drafted.steps is not None:
-        told.values["draft_steps"] = drafted.steps
-    told.notes.append(
+        server.values["draft_steps"] = drafted.steps
+    server.notes.append(
         "It uses speculative decoding: give --acceptance-rate, the probability that a "
         "drafted token is accepted."
     )
-    if drafted.is_model and known_model(drafted.path) is not None:
-        told.values["draft_model"] = checkpoint_of(drafted.path).model
+    if drafted.is_model and find_model_by_name(drafted.path) is not None:
+        server.values["draft_model"] = checkpoint_of(drafted.path).model
         return
     name, heads = drafted.method.lower(), drafted.path.lower()
     if not name:
@@ -281,28 +294,28 @@ def put_drafts(told: Told, drafted: Drafted | None, model: ModelSpec | None) -> 
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
     is_module = name.endswith(("mtp", "nextn")) or (name == DraftMethod.EAGLE and not heads)
     if has_modules and is_module:
-        told.values["draft_method"] = str(DraftMethod.MTP)
+        server.values["draft_method"] = str(DraftMethod.MTP)
     elif name in (*_HEADS, DraftMethod.NGRAM):
-        told.values["draft_method"] = name
+        server.values["draft_method"] = name
 
 
-def put_model(told: Told, name: str | None) -> ModelSpec | None:
+def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
     """The model of a command; None where none is shipped of that name.
 
     A folder whose name tells nothing is left open.
     """
-    model = known_model(name)
+    model = find_model_by_name(name)
     if name and (model is not None or _REPOSITORY.fullmatch(name)):
-        told.values["model"] = name
+        server.values["model"] = name
     elif name:
-        told.notes.append(f"The model is not known from the name {name}.")
+        server.notes.append(f"The model is not known from the name {name}.")
     return model
 
 
-def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> None:
+def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
     """The types of weights: as an option says, else those of the checkpoint as its name tells."""
-    values = told.values
-    told.copy("quantization", "expert_quantization")
+    values = server.values
+    server.copy("quantization", "expert_quantization")
     own = model.quantization if model else None
     if own and values.get("quantization") == own.partition("_")[0] != own:
         del values["quantization"]  # engines take the type of scales of such a checkpoint from it
@@ -310,7 +323,7 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
         values.setdefault("expert_quantization", values["quantization"])
         return
     if "expert_quantization" in values:
-        told.assume("quantization", own or _SIXTEEN_BIT, "that of the checkpoint")
+        server.assume("quantization", own or _SIXTEEN_BIT, "that of the checkpoint")
         return
     word = checkpoint_of(name).quantization if name else None
     if word is not None:
@@ -319,36 +332,36 @@ def put_quantization(told: Told, name: str | None, model: ModelSpec | None) -> N
             checkpoint.quantization for checkpoint in model.checkpoints
         }
         dense, experts = stored_types(in_format(model, word)) if model and known else (word, word)
-        told.assume("quantization", dense, why)
-        told.assume("expert_quantization", experts, why)
+        server.assume("quantization", dense, why)
+        server.assume("expert_quantization", experts, why)
         return
     why = "the published checkpoint" if model else "16 bit by default"
     dense, experts = stored_types(model) if model else (_SIXTEEN_BIT, _SIXTEEN_BIT)
-    told.assume("quantization", dense, why)
-    told.assume("expert_quantization", experts, why)
+    server.assume("quantization", dense, why)
+    server.assume("expert_quantization", experts, why)
 
 
-def put_experts(told: Told, model: ModelSpec | None, stage_gpus: int) -> None:
+def put_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
     """Experts over all GPUs of a stage, or each over all of them."""
-    splits = told.reading.value("splits_experts") == "true"
+    splits = server.reading.value("splits_experts") == "true"
     has_experts = model is None or model.num_experts > 0
-    told.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
+    server.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
 
 
-def put_offload(told: Told, model: ModelSpec | None, option: str) -> None:
+def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
     """The share of the weights in host memory, of GiB of each GPU; no cache there."""
-    told.values.update(weight_offload=0.0, kv_offload=0.0)
-    size = fraction(told.reading.text(option))
+    server.values.update(weight_offload=0.0, kv_offload=0.0)
+    size = parse_float(server.reading.text(option))
     if not size:
         return
     if model is None:
-        told.notes.append(
+        server.notes.append(
             f"{option} keeps {size:g} GiB of each GPU's weights in host memory: give their share "
             "with --set weight_offload=SHARE."
         )
         return
-    whole_size = weights_per_gpu(model, told.values) / GIB
-    told.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
+    whole_size = weights_per_gpu(model, server.values) / GIB
+    server.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
 
 
 def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
@@ -367,54 +380,56 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
     )
     names = (*ServingConfigurations.names(),)
     own = {
-        name: terms[name].coded(read(terms[name], value) if isinstance(value, str) else value)
+        name: terms[name].coded(
+            parse_value(terms[name], value) if isinstance(value, str) else value
+        )
         for name, value in values.items()
         if name in names
     }
     return float(weight_bytes(setting, ServingConfigurations.of(**own)).total)
 
 
-def note_lengths(told: Told, longest: int | None) -> None:
+def note_lengths(server: ServerSettings, longest: int | None) -> None:
     """That a command does not tell how long requests are, where nothing else does."""
-    if {*LENGTHS} <= {*told.reading.found.load}:
+    if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
-    if told.reading.value("output_tokens") == _PROMPT_ALONE:
-        told.copy("output_tokens")
-        told.notes.append(
+    if server.reading.value("output_tokens") == _PREFILL_ONLY:
+        server.copy("output_tokens")
+        server.notes.append(
             f"Prompts are embedded or scored. The command does not say how long they are{limit}: "
             "give --input-tokens."
         )
     else:
-        told.notes.append(
+        server.notes.append(
             f"The command does not say how long prompts and answers are{limit}: give "
             "--input-tokens and --output-tokens."
         )
-    told.notes.append(
+    server.notes.append(
         "As many of the requests that may run at once do run as the cache has room for."
     )
 
 
-def put_adapters(told: Told, switches: Sequence[str]) -> None:
+def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
     """Adapters that a command serves: where one of some options is there, else where a rank is."""
-    reading = told.reading
-    rank = whole(reading.value("lora_rank"))
+    reading = server.reading
+    rank = parse_size(reading.value("lora_rank"))
     if not (any(map(reading.has, switches)) if switches else rank):
         return
-    told.values["lora_rank"] = rank or _LORA_RANK
-    if number := whole(reading.value("max_loras")):
-        told.values["max_loras"] = number
-    given = reading.found.options.get(LORA_OPTION)
+    server.values["lora_rank"] = rank or _LORA_RANK
+    if number := parse_size(reading.value("max_loras")):
+        server.values["max_loras"] = number
+    given = reading.command.options.get(LORA_OPTION)
     if names := [text for text in given.texts if text] if given is not None else []:
-        told.values["lora_targets"] = str(targets_of(names))
+        server.values["lora_targets"] = str(nearest_adapter_targets(names))
     if switches:
-        told.notes.append(
+        server.notes.append(
             "All requests are assumed to use an adapter, as many different ones as fit."
         )
 
 
 @record(kw_only=True)
-class Engine:
+class EngineReader:
     """How commands of an engine are read, where its table does not say it.
 
     Parameters
@@ -436,14 +451,14 @@ class Engine:
     name: str
     model_options: tuple[str, ...]
     programs: tuple[str, ...] = ()
-    layout: Callable[[Told, ModelSpec | None], int]
-    batch: Callable[[Told, ModelSpec | None, int], None] = lambda told, model, ranks: None
-    drafts: Callable[[Reading], Drafted | None]
-    longest: Callable[[Told, ModelSpec | None], None] | None = None
+    layout: Callable[[ServerSettings, ModelSpec | None], int]
+    batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda told, model, ranks: None
+    drafts: Callable[[OptionReader], DraftSettings | None]
+    longest: Callable[[ServerSettings, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
     host_cache: str = ""
     weights_on_host: str = ""
-    finds_prefixes: Callable[[Reading], bool] = lambda reading: True
+    finds_prefixes: Callable[[OptionReader], bool] = lambda reading: True
 
     @property
     def table(self) -> OptionTable:
@@ -451,11 +466,11 @@ class Engine:
         return OptionTable.load(self.name)
 
     @property
-    def accepts(self) -> Accepted:
+    def accepts(self) -> ParserOptions:
         """What its parsers take."""
-        return Accepted.of(tool_named(self.name)["accepted"].split("|"), self.table)
+        return ParserOptions.of(tool_row(self.name)["accepted"].split("|"), self.table)
 
-    def model_name(self, reading: Reading) -> str | None:
+    def model_name(self, reading: OptionReader) -> str | None:
         """What is loaded: an option, or the word after the program."""
         for option in self.model_options:
             if reading.text(option):
@@ -464,16 +479,16 @@ class Engine:
             return None
         words = (
             text
-            for word_option in reading.found.positional
+            for word_option in reading.command.positional
             for text in word_option.texts
             if text and text.rsplit("/", 1)[-1] not in self.programs
         )
         return next((word for word in words if "=" not in word), None)
 
 
-def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
+def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
     """What a command says of its server, of the ``pool`` that it belongs to."""
-    told = Told(reading=reading)
+    told = ServerSettings(reading=reading)
     name = _model_name(told, engine)
     model = put_model(told, name)
     told.values["engine"] = engine.name
@@ -485,12 +500,12 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
     put_drafts(told, engine.drafts(reading), model)
     put_adapters(told, engine.switches)
     amount = reading.text(engine.host_cache)
-    if reading.has(engine.host_cache) and (amount is None or fraction(amount)):
+    if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):
         told.notes.append(
             "Cache evicted from a GPU is kept in host memory; the share is not known."
         )
     put_offload(told, model, engine.weights_on_host)
-    longest = whole(reading.value("max_model_len"))
+    longest = parse_size(reading.value("max_model_len"))
     if engine.longest is None:
         told.values["max_model_len"] = longest
     else:
@@ -499,41 +514,41 @@ def server_told(reading: Reading, engine: Engine, pool: str) -> Told:
     return told
 
 
-def gpu_kind(told: Told) -> tuple[str | None, float]:
+def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
     """The GPU that defaults depend on, in small letters, and its GiB; None where none is known."""
-    gpu = known_gpu(told.reading.found.world.gpu)
+    gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     return (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
 
 
-def _put_batch(told: Told, engine: Engine, ranks: int, pool: str) -> None:
+def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: str) -> None:
     """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
-    reading = told.reading
+    reading = server.reading
     own = {row.parameter for row in engine.table.rows}
     name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
-    seqs = whole(reading.value(name))
+    seqs = parse_size(reading.value(name))
     if seqs is None:
-        seqs, why = scheduler_default_of(told, engine, name)
-        told.assume("concurrency", max(seqs * each, ranks), why)
+        seqs, why = scheduler_default_of(server, engine, name)
+        server.assume("concurrency", max(seqs * each, ranks), why)
     else:
-        told.values["concurrency"] = seqs * each
+        server.values["concurrency"] = seqs * each
     is_of_server = "server_step_tokens" in own
     name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
-    tokens = whole(reading.value(name))
+    tokens = parse_size(reading.value(name))
     if is_of_server and pool == DECODE_POOL:
-        least = ceil_div(int(told.values["concurrency"]), ranks)
-        told.assume("max_num_batched_tokens", least, "one token of each request of a rank")
+        least = ceil_div(int(server.values["concurrency"]), ranks)
+        server.assume("max_num_batched_tokens", least, "one token of each request of a rank")
     elif tokens is None:
-        tokens, why = scheduler_default_of(told, engine, name)
+        tokens, why = scheduler_default_of(server, engine, name)
         least = 1 if is_of_server else seqs
-        told.assume("max_num_batched_tokens", max(tokens // over, least), why)
+        server.assume("max_num_batched_tokens", max(tokens // over, least), why)
     else:
-        told.values["max_num_batched_tokens"] = max(tokens // over, 1)
+        server.values["max_num_batched_tokens"] = max(tokens // over, 1)
     if reading.value("enforce_eager") == "true":
-        told.values["enforce_eager"] = True
-    if copies := whole(reading.value("redundant_experts")):
-        told.values["redundant_experts"] = copies
+        server.values["enforce_eager"] = True
+    if copies := parse_size(reading.value("redundant_experts")):
+        server.values["redundant_experts"] = copies
     if reading.value("prefix_caching") == "true" and engine.finds_prefixes(reading):
-        told.notes.append(
+        server.notes.append(
             "Prefix caching is on: give --prefix-cache-hit-rate, the share of prompt tokens "
             "found in the cache."
         )

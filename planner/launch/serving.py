@@ -18,8 +18,24 @@ from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.launch.benchmark import length_notes, serving_benchmark
-from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
-from planner.launch.target import PORT, Argument, Draft, File, Job, Process, Variable, hub_name
+from planner.launch.option_table import (
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Quantity,
+    Words,
+)
+from planner.launch.target import (
+    PORT,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    Process,
+    ShellVariable,
+    hub_name,
+)
 from planner.question.terms import glossary
 from planner.specs.catalogue import Catalogue, in_format, stored_types
 from planner.specs.engine import EngineProfile
@@ -32,7 +48,7 @@ DRAFT_MODEL = "DRAFT_MODEL"
 _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
-def named_draft(job: Job) -> ModelSpec | None:
+def named_draft(job: LaunchJob) -> ModelSpec | None:
     """The model that drafts tokens, where the plan names one.
 
     Raises `SpecError`: there is no such model any more.
@@ -41,42 +57,44 @@ def named_draft(job: Job) -> ModelSpec | None:
     return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
 
 
-def draft_word(job: Job) -> str | Variable:
+def draft_word(job: LaunchJob) -> str | ShellVariable:
     """What an engine is told to draft with: a repository, or what the user must say."""
     spec = named_draft(job)
     if spec is None:
-        return Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts")
+        return ShellVariable(
+            name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
+        )
     known = hub_name(str(job["draft_model"]), *spec.aliases)
-    return known or Variable(
+    return known or ShellVariable(
         name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
     )
 
 
-def beside_table(job: Job) -> DraftMethod | None:
+def unlisted_draft_method(job: LaunchJob) -> DraftMethod | None:
     """The method of a plan that no table of options says; None: one that they do, or none."""
     method = DraftMethod(job["draft_method"] or "")
     is_beside = method in (*_HEADS, DraftMethod.NGRAM)
     return method if is_beside and job["draft_tokens"] else None
 
 
-def draft_method(job: Job) -> str:
+def draft_method(job: LaunchJob) -> str:
     """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
     smaller one."""
-    if (method := beside_table(job)) is not None:
+    if (method := unlisted_draft_method(job)) is not None:
         return str(method)
     if job["draft_model"]:
         return "draft"
     return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
 
 
-def method_arguments(job: Job, option: str, model: str, *, upper: bool) -> list[Argument]:
+def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) -> list[CommandWords]:
     """``option`` with such a method, and ``model`` with heads."""
-    method = beside_table(job)
+    method = unlisted_draft_method(job)
     if method is None:
         return []
-    found = [Argument(words=(option, method.upper() if upper else str(method)))]
-    heads = Variable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
-    return [*found, Argument(words=(model, heads))] if method in _HEADS else found
+    found = [CommandWords(words=(option, method.upper() if upper else str(method)))]
+    heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
+    return [*found, CommandWords(words=(model, heads))] if method in _HEADS else found
 
 
 # What benchmarks call a target.
@@ -96,14 +114,14 @@ _SIXTEEN_BIT = "w16a16"
 
 
 @record(kw_only=True)
-class Worker:
+class ServerGroup:
     """Servers that are alike: all of a plan, or those of one of its pools.
 
     ``name`` is serve, prefill or decode; ``values`` are the parameters by their plain names;
     ``copies`` is how many such servers there are.
     """
 
-    job: Job
+    job: LaunchJob
     name: str
     values: Mapping[str, Quantity]
     copies: int
@@ -219,7 +237,7 @@ class Worker:
         return serving_memory(setting, ServingConfigurations.of(**values, num_gpus=self.num_gpus))
 
     @property
-    def told_share(self) -> float | None:
+    def memory_share_option(self) -> float | None:
         """Share of a GPU's memory as the plan tells the engine; None if it leaves the default."""
         return float(self.values["gpu_memory_utilization"] or 0.0) or None
 
@@ -227,13 +245,13 @@ class Worker:
     def total_share(self) -> float:
         """Share of a GPU's memory for all that the engine keeps there."""
         default = float(self.job.profile.memory.gpu_memory_utilization)
-        return self.told_share or round(default, _DIGITS)
+        return self.memory_share_option or round(default, _DIGITS)
 
     @property
     def static_share(self) -> float:
         """Share of a GPU's memory for weights and cache alone."""
-        if self.told_share is not None:
-            return self.told_share
+        if self.memory_share_option is not None:
+            return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
         beside = float(memory.activations + memory.reserved) / size
         return round(max(self.total_share - beside, 0.0), _DIGITS)
@@ -241,10 +259,10 @@ class Worker:
     @property
     def free_share(self) -> float:
         """Share for the cache of what weights and activations leave of a GPU's memory."""
-        if self.told_share is not None:
-            return self.told_share
+        if self.memory_share_option is not None:
+            return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
-        free = size - float(memory.beside_cache)
+        free = size - float(memory.non_cache_bytes)
         unused = size * (1 - self.total_share)
         return round(max((free - unused) / free, 0.0), _DIGITS) if free > 0 else 0.0
 
@@ -265,25 +283,25 @@ class Worker:
         return round((float(self.memory.host) - weights) / GIB, _DIGITS)
 
 
-def workers_of(job: Job) -> tuple[Worker, ...]:
+def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
     """The kinds of servers of a plan; with pools, prefill first."""
     names = [name for name in SERVING_NAMES if name != "num_gpus"]
     values = {name: job[name] for name in names}
     if not job.is_disaggregated:
-        worker = Worker(job=job, name=AGGREGATED, values=values, copies=1)
+        worker = ServerGroup(job=job, name=AGGREGATED, values=values, copies=1)
         copies = job.num_gpus // worker.num_gpus
-        return (Worker(job=job, name=AGGREGATED, values=values, copies=copies),)
+        return (ServerGroup(job=job, name=AGGREGATED, values=values, copies=copies),)
     own = {name: job[PREFILL + name] for name in OF_PREFILL}
     tokens = own["max_num_batched_tokens"] * own["attention_data_parallel"]
     # As many prompts as a step has room for, and one that began in the step before.
     own["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
     return (
-        Worker(job=job, name=PREFILL_POOL, values=own, copies=int(job["prefill_replicas"])),
-        Worker(job=job, name=DECODE_POOL, values=values, copies=int(job["replicas"])),
+        ServerGroup(job=job, name=PREFILL_POOL, values=own, copies=int(job["prefill_replicas"])),
+        ServerGroup(job=job, name=DECODE_POOL, values=values, copies=int(job["replicas"])),
     )
 
 
-def common_quantities(worker: Worker) -> Words:
+def common_quantities(worker: ServerGroup) -> Words:
     """What every engine's table may say of a worker: parameters, answers, what follows of them.
 
     ``quantization`` and ``expert_quantization`` are None where the published checkpoint has
@@ -305,7 +323,7 @@ def common_quantities(worker: Worker) -> Words:
         "weight_offload": None,
         "kv_offload": values["kv_offload"] or None,
         "draft_tokens": drafts,
-        "draft_method": draft_method(job) if drafts and not beside_table(job) else None,
+        "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
         "prefix_caching": bool(_found_share(job)),
         "lora_rank": worker.lora_rank,
@@ -316,13 +334,13 @@ def common_quantities(worker: Worker) -> Words:
     }
 
 
-def _found_share(job: Job) -> float:
+def _found_share(job: LaunchJob) -> float:
     """The share of a prompt that the prefix cache has."""
     alike = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
     return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
 
 
-def longest_request(job: Job) -> int:
+def longest_request(job: LaunchJob) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
     and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
     if told := job["max_model_len"]:
@@ -337,7 +355,7 @@ def longest_request(job: Job) -> int:
     return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
 
 
-def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | None]:
+def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
     """How the quantization of a worker is said to an engine.
 
     ``online`` are the words that it makes itself of a checkpoint in 16 bit, with whether that
@@ -363,7 +381,7 @@ def with_online(worker: Worker, online: Mapping[str, bool]) -> dict[str, str | N
     return {**said, "checkpoint_quantization": word}
 
 
-def model_word(worker: Worker, checkpoint: str | None) -> str | Variable:
+def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
     """What an engine is told to load: a repository, or what the user must say.
 
     ``checkpoint`` is the quantization that a checkpoint of its own must have.
@@ -372,10 +390,10 @@ def model_word(worker: Worker, checkpoint: str | None) -> str | Variable:
     if checkpoint is None and (name := _published(worker) or job.hub_name):
         return name
     kind = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
-    return Variable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
+    return ShellVariable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
 
 
-def _published(worker: Worker) -> str:
+def _published(worker: ServerGroup) -> str:
     """The repository of the model's further checkpoint that has the types of a worker's weights."""
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
@@ -388,16 +406,16 @@ def _published(worker: Worker) -> str:
     return next(found, "")
 
 
-def urls(worker: Worker) -> list[Variable]:
+def urls(worker: ServerGroup) -> list[ShellVariable]:
     """Where the copies of a worker are; every wrapper sets these."""
     name = worker.name.upper()
     return [
-        Variable(name=f"{name}_URL_{copy}", meaning=f"address of copy {copy} of {worker.name}")
+        ShellVariable(name=f"{name}_URL_{copy}", meaning=f"address of copy {copy} of {worker.name}")
         for copy in range(worker.copies)
     ]
 
 
-def router_of(arguments: tuple[Argument, ...], note: str) -> Process:
+def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
     """The process in front of all servers, on the port that clients know."""
     return Process(
         name="router",
@@ -410,7 +428,7 @@ def router_of(arguments: tuple[Argument, ...], note: str) -> Process:
 
 
 def benchmark(
-    engine: str, job: Job, model: str | Variable, *, routes_replicas: bool = True
+    engine: str, job: LaunchJob, model: str | ShellVariable, *, routes_replicas: bool = True
 ) -> tuple[Process, ...]:
     """The command that offers the planned load and measures what was predicted.
 
@@ -440,12 +458,12 @@ def benchmark(
         image_size=size,
     )
     # What comes before the first option, then each option with its values.
-    lines: list[list[str | Variable]] = [[]]
+    lines: list[list[str | ShellVariable]] = [[]]
     for word in words:
         if word.startswith("--"):
             lines.append([])
         lines[-1].append(model if word == _MODEL else word)
-    arguments = tuple(Argument(words=tuple(line)) for line in lines if line)
+    arguments = tuple(CommandWords(words=tuple(line)) for line in lines if line)
     notes = length_notes(
         engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
     )
@@ -459,11 +477,11 @@ def benchmark(
 _MODEL = "\0model"
 
 
-def target_modules(job: Job, *, says_all: bool) -> list[Argument]:
+def target_modules(job: LaunchJob, *, says_all: bool) -> list[CommandWords]:
     """The option that says which matrices have adapters; ``says_all``: of all of them, too."""
     targets = served_targets(job["lora_targets"])
     words = _MODULES.get(targets, ("all",) if says_all else ())
-    return [Argument(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
+    return [CommandWords(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
 
 
 _OF_POOL = ("checkpoint_quantization",)
@@ -474,22 +492,22 @@ _NO_ROUTER = (
 
 
 @record(kw_only=True)
-class Server:
+class ServerCommand:
     """A worker in the options of its engine.
 
     ``has_router``: it is one of several servers behind one address.
     """
 
-    worker: Worker
-    settings: Settings
-    model: str | Variable
+    worker: ServerGroup
+    settings: OptionTexts
+    model: str | ShellVariable
     has_router: bool
 
     @property
-    def listening(self) -> list[Argument]:
+    def listening(self) -> list[CommandWords]:
         """On which port, for everybody."""
-        port: str | Variable = PORT if self.worker.copies > 1 else str(self.port)
-        return [Argument(words=("--host", "0.0.0.0")), Argument(words=("--port", port))]
+        port: str | ShellVariable = PORT if self.worker.copies > 1 else str(self.port)
+        return [CommandWords(words=("--host", "0.0.0.0")), CommandWords(words=("--port", port))]
 
     @property
     def port(self) -> int:
@@ -500,10 +518,10 @@ class Server:
 
     def process(
         self,
-        arguments: list[Argument],
+        arguments: list[CommandWords],
         *,
         launcher: str = "",
-        follower_arguments: tuple[Argument, ...] = (),
+        follower_arguments: tuple[CommandWords, ...] = (),
     ) -> Process:
         """The server as a process."""
         worker = self.worker
@@ -523,30 +541,30 @@ class Server:
 
 
 def router(
-    servers: tuple[Server, ...],
-    program: Sequence[Argument],
+    servers: tuple[ServerCommand, ...],
+    program: Sequence[CommandWords],
     pools: str,
-    of_pools: Sequence[Argument],
+    of_pools: Sequence[CommandWords],
     note: str,
 ) -> list[Process]:
     """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
     if not servers[0].has_router:
         return []
-    each = [Argument(words=("--worker-urls", *urls(servers[0].worker)))]
+    each = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
     if len(servers) > 1:
-        each = [Argument(words=(pools,)), *of_pools]
-    listening = Argument(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
+        each = [CommandWords(words=(pools,)), *of_pools]
+    listening = CommandWords(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
     return [router_of((*program, *each, listening), note)]
 
 
 def servers_of(
-    job: Job,
+    job: LaunchJob,
     table: OptionTable,
-    quantities: Callable[[Worker], Quantities],
-    model: Callable[[Worker, str | None], str | Variable],
+    quantities: Callable[[ServerGroup], Quantities],
+    model: Callable[[ServerGroup, str | None], str | ShellVariable],
     *,
     routes_replicas: bool = True,
-) -> tuple[Server, ...]:
+) -> tuple[ServerCommand, ...]:
     """Every kind of server of a plan; ``model`` says what it loads.
 
     ``routes_replicas``: the engine has a router for replicas too, not for pools alone.
@@ -557,7 +575,7 @@ def servers_of(
         values = quantities(worker)
         told = values.get("checkpoint_quantization")
         servers.append(
-            Server(
+            ServerCommand(
                 worker=worker,
                 settings=table.written(values),
                 model=model(worker, None if told is None else str(told)),
@@ -567,16 +585,16 @@ def servers_of(
     return tuple(servers)
 
 
-def written_as_servers(
+def server_hooks(
     name: str,
-    quantities: Callable[[Worker], Quantities],
-    process: Callable[[Server], Process],
-    router: Callable[[tuple[Server, ...]], Sequence[Process]] = lambda servers: (),
+    quantities: Callable[[ServerGroup], Quantities],
+    process: Callable[[ServerCommand], Process],
+    router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
     *,
-    model: Callable[[Worker, str | None], str | Variable] = model_word,
-    files: Callable[[Server], File] | None = None,
-    left: Callable[[tuple[Server, ...]], tuple[Remark, ...]] = lambda servers: (),
-    tokenizer: Callable[[Job], str | Variable] | None = None,
+    model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_word,
+    files: Callable[[ServerCommand], LaunchOutputFile] | None = None,
+    left: Callable[[tuple[ServerCommand, ...]], tuple[ParameterNote, ...]] = lambda servers: (),
+    tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
     routes_replicas: bool = True,
 ) -> Mapping[str, Callable[..., Any]]:
     """The hooks of an engine that is written: what its table says of a worker, and its drafts.
@@ -587,7 +605,7 @@ def written_as_servers(
     ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
     """
 
-    def draft(job: Job, _: Settings) -> Draft:
+    def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         table = OptionTable.load(name)
         servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
         word = servers[-1].model if tokenizer is None else tokenizer(job)
@@ -604,23 +622,23 @@ def written_as_servers(
 
 
 def draft_of(
-    servers: tuple[Server, ...],
+    servers: tuple[ServerCommand, ...],
     processes: tuple[Process, ...],
     *,
     benchmark: tuple[Process, ...],
-    files: tuple[File, ...] = (),
-    left: tuple[Remark, ...] = (),
-) -> Draft:
+    files: tuple[LaunchOutputFile, ...] = (),
+    left: tuple[ParameterNote, ...] = (),
+) -> LaunchDraft:
     """The draft of servers; what the table of the prefill pool cannot say has its name."""
     first = servers[0]
     unexpressed = [
-        Remark(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
+        ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
         for remark in server.settings.unexpressed
         if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
     ]
     unexpressed += [remark for server in servers for remark in _raised(server)]
-    return Draft(
+    return LaunchDraft(
         processes=processes,
         files=files,
         unexpressed=tuple(unexpressed),
@@ -630,7 +648,7 @@ def draft_of(
     )
 
 
-def _raised(server: Server) -> list[Remark]:
+def _raised(server: ServerCommand) -> list[ParameterNote]:
     """That a step must have a token for each sequence, where an option bounds it."""
     worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
@@ -640,4 +658,4 @@ def _raised(server: Server) -> list[Remark]:
         return []
     prefix = PREFILL if worker.name == PREFILL_POOL else ""
     note = f"engines need one for each sequence of a rank; the file has {tokens:,}"
-    return [Remark(parameter=prefix + name, value=str(planned), note=note)]
+    return [ParameterNote(parameter=prefix + name, value=str(planned), note=note)]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.enums import AttentionKind, PositionEmbedding
-from planner.base.files import written_whole
-from planner.base.reading import json_of, table_of
+from planner.base.files import write_atomically
+from planner.base.reading import parse_json, require_table
 from planner.base.user_cache import cache_file
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch.option_table import shipped_rows
@@ -83,7 +83,7 @@ def _of(spec: object, names: Sequence[str]) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names}
 
 
-def resized(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
+def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
     """Sizes of a known model with those that a file changes; None where none differs.
 
     Parameters
@@ -217,21 +217,22 @@ _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
 def find_model(
-    shape: Mapping[str, object], catalogue: Catalogue, said: str, tokens: int = 0
+    shape: Mapping[str, object], catalogue: Catalogue, option_name: str, tokens: int = 0
 ) -> ModelSpec | None:
     """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
 
-    ``said`` names where the shape stands; it has room for sequences of ``tokens``. Of several
+    ``option_name`` names where the shape stands; it has room for sequences of ``tokens``. Of
+    several
     that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
     is said, then of the shortest name.
     """
     open_words = [name for name in _UNSAID if shape.get(name) is None]
-    wanted = model_of({"vocab_size": 32_000, **_known(shape)}, said, said)
+    wanted = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
     open_tie = "tie_word_embeddings" in open_words
     same = [
         model
         for name in catalogue.names(SpecKind.MODELS)
-        if _alike(model := catalogue.load_model(name), wanted, open_words)
+        if _same_layers(model := catalogue.load_model(name), wanted, open_words)
         and (model.max_position_embeddings or tokens) >= tokens
     ]
     return min(
@@ -247,11 +248,11 @@ def find_model(
     )
 
 
-def _known(shape: Mapping[str, object]) -> dict[str, Any]:
+def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if value is not None}
 
 
-def _alike(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
+def _same_layers(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
     """Whether two models have the same layers, and embeddings as far as they are said."""
     if model.hidden_size != wanted.hidden_size:
         return False
@@ -290,17 +291,17 @@ def _same_attention(attention: Any) -> Any:
     return replace(plain, num_key_value_heads=attention.num_attention_heads) if latent else plain
 
 
-def write_model(shape: Mapping[str, Any], said: str) -> Path:
+def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
     """A model file of this shape among the user's cached files; equal shapes share one.
 
     Raises SpecError if the shape makes no model.
     """
-    text = _toml(model_of(_known(shape), f"model of {said}", said))
+    text = _toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
     if not os.path.exists(path):
-        with written_whole(path) as file:
+        with write_atomically(path) as file:
             file.write(text)
     return path
 
@@ -323,13 +324,15 @@ def _toml(model: ModelSpec) -> str:
 def _table(spec: Any) -> dict[str, Any]:
     """The fields of a spec that are not as by default, and those of the specs inside it."""
     values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
-    return {name: _plain(value) for name, (value, usual) in values.items() if value != usual}
+    return {
+        name: _to_toml_value(value) for name, (value, usual) in values.items() if value != usual
+    }
 
 
-def _plain(value: object) -> Any:
+def _to_toml_value(value: object) -> Any:
     if is_dataclass(value):
         return _table(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_toml_value(one) for one in value] if isinstance(value, tuple) else value
 
 
 _EXPERT_GROUPS = 8
@@ -357,7 +360,7 @@ def config_json(model: ModelSpec) -> Config | None:
             "model_type": family["family"],
             **words,
             **config,
-            **table_of(json_of(family["fixed"], family["family"]), family["family"]),
+            **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
         }
         if _reads_back(named, whole):
             return named

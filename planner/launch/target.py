@@ -25,20 +25,26 @@ from planner.configurations.table import PREFILL
 from planner.documents.shell.text import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import (
-    Accepted,
+    OptionRole,
     OptionTable,
+    OptionText,
+    OptionTexts,
+    ParameterNote,
+    ParserOptions,
     Quantities,
-    Remark,
-    Role,
-    Setting,
-    Settings,
     Words,
     is_command,
     is_document,
-    parameters_of,
-    tool_named,
+    parse_parameters,
+    tool_row,
 )
-from planner.launch.understood import Answers, Found, Gathered, Reading, without_nulls
+from planner.launch.understood import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    without_nulls,
+)
 from planner.optimize.collector import full_rows
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about, terms_of
@@ -47,8 +53,8 @@ from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
 from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate, make_single_plan
 
 _AUTO = "auto"
 _NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
@@ -56,7 +62,7 @@ _NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
 
 
 @record(kw_only=True)
-class Job:
+class LaunchJob:
     """One plan that is to be started.
 
     ``row`` has the result columns of its estimate: parameters, derived numbers such as
@@ -64,7 +70,7 @@ class Job:
     or engine that it was predicted for.
     """
 
-    pinned: PinnedPlan
+    pinned: SavedPlan
     model: ModelSpec
     gpu: GpuSpec
     cluster: ClusterSpec
@@ -79,8 +85,8 @@ class Job:
         impossible, or there are several configurations. Raises `InfeasibleError`: the plan
         breaks a rule or does not fit: no file would start it.
         """
-        plan = one_configuration(request)
-        evaluation = evaluated(plan)
+        plan = make_single_plan(request)
+        evaluation = evaluate(plan)
         if evaluation.rejected_by:
             raise InfeasibleError(
                 f"The plan cannot run ({evaluation.rejected_by}): no launch file was written. "
@@ -89,13 +95,13 @@ class Job:
         return cls.of_plan(plan, evaluation)
 
     @classmethod
-    def of_plan(cls, plan: Plan, found: Evaluation) -> Self:
+    def of_plan(cls, plan: Plan, evaluation: Evaluation) -> Self:
         """The job of one configuration that was judged."""
-        (row,) = full_rows(found.table(), [found.source])
-        source: Any = found.source
+        (row,) = full_rows(evaluation.table(), [evaluation.source])
+        source: Any = evaluation.source
         setting = source.setting
         return cls(
-            pinned=PinnedPlan.of(plan, row),
+            pinned=SavedPlan.of(plan, row),
             model=setting.model,
             gpu=setting.machine.gpu,
             cluster=setting.machine.cluster,
@@ -110,7 +116,7 @@ class Job:
                 return table[name]
         return None
 
-    def said_once(self, quantities: Quantities) -> dict[str, Any]:
+    def option_values(self, quantities: Quantities) -> dict[str, Any]:
         """What an option table is given: no defaults, and attention as fused or by its kernel."""
         told, terms = dict(quantities), glossary()
         for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
@@ -205,7 +211,7 @@ def hub_name(*names: str) -> str | None:
 
 
 @record(kw_only=True)
-class File:
+class LaunchOutputFile:
     """A file that is written; ``name`` is relative to the directory of the launch.
 
     ``meaning`` is what it is for, in a few words; ``start`` the commands of the shell with which
@@ -220,7 +226,7 @@ class File:
 
 
 @record(kw_only=True)
-class Variable:
+class ShellVariable:
     """What only the user knows, as a variable of the shell: a path, an address.
 
     Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
@@ -239,42 +245,45 @@ class Variable:
     is_output: bool = False
 
 
-NODE_RANK = Variable(
+NODE_RANK = ShellVariable(
     name="NODE_RANK", meaning="number of this node among those of its process, from 0"
 )
-NUM_NODES = Variable(name="NUM_NODES", meaning="number of these nodes")
-PORT = Variable(name="PORT", meaning="port of this copy of the process")
-COPY = Variable(name="COPY", meaning="number of this copy of the process, from 0")
-HOST_ADDRESS = Variable(name="HOST_ADDRESS", meaning="address of this node, as others reach it")
-MASTER_PORT = Variable(name="MASTER_PORT", meaning="port on the first of these nodes")
-MASTER_ADDR = Variable(name="MASTER_ADDR", meaning="address of the first of these nodes")
+NUM_NODES = ShellVariable(name="NUM_NODES", meaning="number of these nodes")
+PORT = ShellVariable(name="PORT", meaning="port of this copy of the process")
+COPY = ShellVariable(name="COPY", meaning="number of this copy of the process, from 0")
+HOST_ADDRESS = ShellVariable(
+    name="HOST_ADDRESS", meaning="address of this node, as others reach it"
+)
+MASTER_PORT = ShellVariable(name="MASTER_PORT", meaning="port on the first of these nodes")
+MASTER_ADDR = ShellVariable(name="MASTER_ADDR", meaning="address of the first of these nodes")
 
 
 @record(kw_only=True)
-class Argument:
+class CommandWords:
     """Words of a command that stand on one line; a ``str`` is quoted, a `Variable` expanded."""
 
-    words: tuple[str | Variable, ...]
+    words: tuple[str | ShellVariable, ...]
     note: str = ""
 
     @classmethod
-    def of(cls, setting: Setting) -> Argument:
+    def of(cls, setting: OptionText) -> CommandWords:
         """An option with its text."""
         texts = () if setting.text is None else (setting.text,)
         return cls(words=(setting.option, *texts), note=setting.note)
 
 
-def override(key: str, name: str, meaning: str, default: str | None = None) -> Argument:
+def override(key: str, name: str, meaning: str, default: str | None = None) -> CommandWords:
     """``KEY=`` with what only the user knows."""
-    return Argument(
-        words=(Variable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
+    return CommandWords(
+        words=(ShellVariable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
     )
 
 
-def overrides(settings: Settings) -> list[Argument]:
+def overrides(settings: OptionTexts) -> list[CommandWords]:
     """Options as words ``KEY=TEXT``."""
     return [
-        Argument(words=(f"{each.option}={each.text}",), note=each.note) for each in settings.options
+        CommandWords(words=(f"{each.option}={each.text}",), note=each.note)
+        for each in settings.options
     ]
 
 
@@ -290,12 +299,12 @@ class Process:
     """
 
     name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CommandWords, ...]
     num_nodes: int
     gpus_per_node: int
     launcher: str = ""
-    launcher_arguments: tuple[Argument, ...] = ()
-    follower_arguments: tuple[Argument, ...] = ()
+    launcher_arguments: tuple[CommandWords, ...] = ()
+    follower_arguments: tuple[CommandWords, ...] = ()
     copies: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     port: int = 0
@@ -303,7 +312,7 @@ class Process:
 
 
 @record(kw_only=True)
-class Draft:
+class LaunchDraft:
     """A plan in the words of a target, before a wrapper makes it startable.
 
     ``files`` stand beside the commands: configurations that they read. ``unexpressed`` and
@@ -312,18 +321,18 @@ class Draft:
     """
 
     processes: tuple[Process, ...]
-    files: tuple[File, ...] = ()
-    unexpressed: tuple[Remark, ...] = ()
-    left: tuple[Remark, ...] = ()
+    files: tuple[LaunchOutputFile, ...] = ()
+    unexpressed: tuple[ParameterNote, ...] = ()
+    left: tuple[ParameterNote, ...] = ()
     benchmark: tuple[Process, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def _unwritten(job: Job, _: Settings) -> Draft:
+def _unwritten(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
     raise LaunchError(f"Its files are only read: choose another target to {job.workload}.")
 
 
-def changes_nothing(_: Found, __: Changes) -> tuple[Changes, Changes]:
+def changes_nothing(_: ParsedCommand, __: Changes) -> tuple[Changes, Changes]:
     """No change of a file is known to be honoured by its program."""
     return {}, {}
 
@@ -332,7 +341,7 @@ _LISTS = ("workloads", "profiles", "nearest", "accepted", "aliases")
 
 
 @record(kw_only=True)
-class Target:
+class LaunchTarget:
     """A tool at a version.
 
     Parameters
@@ -357,7 +366,7 @@ class Target:
     narrowed : a search's request without what the target cannot start, where its table does not
         say so
     accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
-    whole : a command or document with all that its table reads: words that no parser of ours
+    complete : a command or document with all that its table reads: words that no parser of ours
         knows, what it begins from
     step : what reads and writes the same files as the whole step of reinforcement learning, of
         whose update the target itself tells; None of a program that generates nothing
@@ -376,17 +385,20 @@ class Target:
     version: str
     workloads: tuple[str, ...]
     profiles: tuple[str, ...]
-    answers: Callable[[Reading], Answers]
-    quantities: Callable[[Job], Quantities] = lambda _: {}
-    draft: Callable[[Job, Settings], Draft] = _unwritten
+    answers: Callable[[OptionReader], LaunchSettings]
+    quantities: Callable[[LaunchJob], Quantities] = lambda _: {}
+    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] = _unwritten
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
-    honoured: Callable[[Found, Changes], tuple[Changes, Changes]] = lambda _, changes: (changes, {})
-    script: Callable[[Job], Quantities] = lambda _: {}
+    honoured: Callable[[ParsedCommand, Changes], tuple[Changes, Changes]] = lambda _, changes: (
+        changes,
+        {},
+    )
+    script: Callable[[LaunchJob], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
     narrowed: Callable[[Request], Request] = lambda request: request
-    whole: Callable[[Found], Found] = lambda found: found
-    step: Target | None = None
+    complete: Callable[[ParsedCommand], ParsedCommand] = lambda found: found
+    step: LaunchTarget | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
     words: str = ""
@@ -395,7 +407,7 @@ class Target:
     @classmethod
     def of(cls, name: str, **hooks: Any) -> Self:
         """The tool of a row of the table with its functions; one without a draft is read alone."""
-        row = tool_named(name)
+        row = tool_row(name)
         known: dict[str, Any] = {
             **{key: row[key] for key in ("name", "title", "version")},
             **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
@@ -417,19 +429,19 @@ class Target:
         return self.version if is_named else f"{self.title} {self.version}"
 
     @property
-    def options(self) -> Accepted:
+    def options(self) -> ParserOptions:
         """What its parsers accept, and what else its table reads."""
-        return Accepted.of(self.accepted, self.table)
+        return ParserOptions.of(self.accepted, self.table)
 
-    def settings(self, job: Job) -> Settings:
+    def settings(self, job: LaunchJob) -> OptionTexts:
         """The options of a job that the table knows."""
-        return self.table.written(job.said_once(self.said(job)))
+        return self.table.written(job.option_values(self.table_input(job)))
 
-    def said(self, job: Job) -> Quantities:
+    def table_input(self, job: LaunchJob) -> Quantities:
         """What the table is given: what the target works out, else as the plan has it."""
         return {**plan_words(job, self.table), **self.quantities(job)}
 
-    def drafted(self, job: Job) -> Draft:
+    def drafted(self, job: LaunchJob) -> LaunchDraft:
         """The job in the words of the target.
 
         Raises LaunchError if it is another workload's or framework's, or has no such option.
@@ -459,7 +471,7 @@ class Target:
             notes=(*notes, *draft.notes),
         )
 
-    def _refuse_other_layout(self, unexpressed: Sequence[Remark]) -> None:
+    def _refuse_other_layout(self, unexpressed: Sequence[ParameterNote]) -> None:
         """Refuse a plan whose GPUs would be split in another way than it has them."""
         names = {*terms_about("parallel_degree"), "virtual_pipeline", *_NOT_STARTED}
         wrong = [
@@ -475,26 +487,28 @@ class Target:
         """Whether a profile tells of the tool in other releases."""
         return str(getattr(profile, "since", "")).startswith(f"{self.name} ")
 
-    def for_workload(self, workload: object) -> Target:
+    def for_workload(self, workload: object) -> LaunchTarget:
         """What reads its files as a plan of a workload; the target where that has no other."""
         return self if self.step is None or workload not in self.step.workloads else self.step
 
-    def reading(self, found: Found) -> Reading:
+    def reading(self, command: ParsedCommand) -> OptionReader:
         """A command or document of a user as the table reads it."""
-        whole = self.whole(found)
-        return Reading.of(whole if self.inherits else without_nulls(whole, self.table), self.table)
+        whole = self.complete(command)
+        return OptionReader.of(
+            whole if self.inherits else without_nulls(whole, self.table), self.table
+        )
 
-    def read(self, found: Found) -> Answers:
+    def read(self, command: ParsedCommand) -> LaunchSettings:
         """What a command or document of a user says.
 
         Raises `LaunchError`: its options contradict each other.
         """
-        return self.answers(self.reading(found))
+        return self.answers(self.reading(command))
 
 
-def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:
+def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:
     """What the rows of a target tell; of a value without an option with a note that is told."""
-    found = Gathered(values={**parameters_of(reading.meanings, workload)})
+    found = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
     for name in found.values:
         meaning = reading.meanings[name]
         if meaning.note:
@@ -502,26 +516,28 @@ def gathered(reading: Reading, tool: str, workload: str = "train") -> Gathered:
     return found
 
 
-def open_counts(reading: Reading, table: OptionTable, values: Mapping[str, object]) -> list[str]:
+def open_counts(
+    reading: OptionReader, table: OptionTable, values: Mapping[str, object]
+) -> list[str]:
     """The numbers that options tell and text alone does not, or nothing where no option is."""
-    terms, counts = terms_of("train", "parameter", "question"), parameters_of(reading.meanings)
+    terms, counts = terms_of("train", "parameter", "question"), parse_parameters(reading.meanings)
     names = [
         name
         for name in table.parameters
         if name in terms and terms[name].type == "count" and name not in {**values, **counts}
-        if (rows := table.rows_of(name, Role.IS))
+        if (rows := table.rows_of(name, OptionRole.IS))
         if any(reading.has(row.option) for row in rows)
-        or not table.rows_of(name, Role.OMITTED, Role.USUAL)
+        or not table.rows_of(name, OptionRole.OMITTED, OptionRole.USUAL)
     ]
     return sorted(names, key=lambda name: not terms[name].is_asked)
 
 
-def plan_words(job: Job, table: OptionTable) -> Words:
+def plan_words(job: LaunchJob, table: OptionTable) -> Words:
     """What a plan has of the names in a table."""
     return {name: job[name] for name in table.parameters}
 
 
-def low_rank_words(job: Job) -> Words:
+def low_rank_words(job: LaunchJob) -> Words:
     """What frameworks of their own are told of low-rank adapters; nothing without one."""
     names = ("lora_rank", "lora_targets")
     return dict.fromkeys(names) if job["adapter"] in (None, "none") else {}
@@ -531,7 +547,7 @@ Value: TypeAlias = "str | int | Sequence[str] | Sequence[Mapping[str, Value]]"
 Values: TypeAlias = Mapping[str, Value]
 
 _HOLE = re.compile(r"\{\{(\w+)\}\}")
-_ALONE = re.compile(r"( *)\{\{(\w+)\}\}")
+_PLACEHOLDER_LINE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 
 def filled(name: str, values: Values, blank_lines: int = 1) -> str:
@@ -576,7 +592,7 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
                 kept = template[at + 1 : other] if value else template[other + 1 : end]
                 yield from _lines(kept, values)
             at = end
-        elif (match := _ALONE.fullmatch(line)) and not isinstance(values[match[2]], str):
+        elif (match := _PLACEHOLDER_LINE.fullmatch(line)) and not isinstance(values[match[2]], str):
             value = values[match[2]]
             several = value if isinstance(value, Sequence) else (value,)
             yield from (f"{match[1]}{one}" if one else "" for one in several)

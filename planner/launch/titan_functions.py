@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.documents.python import Call, Function, Untold, Value
+from planner.documents.python import Call, Function, UnknownValue, Value
 
 _SECTIONS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism",
              "CompileConfig": "compile", "ActivationCheckpointConfig": "activation_checkpoint",
@@ -24,7 +24,7 @@ _MODULES = "torchtitan.models."
 def is_of(calls: Sequence[Call]) -> bool:
     """Whether a program has such functions: it builds a trainer of a model, or changes one."""
     return any(
-        (call.ends("Config") and {_MODEL, "training"} <= {*call.given})
+        (call.ends("Config") and {_MODEL, "training"} <= {*call.keywords})
         or call.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
         for call in calls
     )  # fmt: skip
@@ -58,7 +58,7 @@ def _settings(
     function: Function, known: Mapping[str, Function], within: tuple[str, ...]
 ) -> dict[str, Value]:
     settings: dict[str, Value] = {}
-    made = next((one for one in function.calls if {_MODEL, "training"} <= {*one.given}), None)
+    made = next((one for one in function.calls if {_MODEL, "training"} <= {*one.keywords}), None)
     base = None if made else _base(function, known)
     if base is not None and base in known and base not in within:
         settings = _settings(known[base], known, (*within, function.name))
@@ -67,9 +67,9 @@ def _settings(
     if made is None and not settings:
         return {}
     if made is not None:
-        settings = {_ASSETS: made.given.get(_ASSETS)}
-        if _REPEATED in made.given:
-            settings |= _mode(made.given[_REPEATED])
+        settings = {_ASSETS: made.keywords.get(_ASSETS)}
+        if _REPEATED in made.keywords:
+            settings |= _mode(made.keywords[_REPEATED])
     for call in function.calls:
         last = call.name.removesuffix(".Config").rpartition(".")[2]
         section = next((own for ending, own in _SECTIONS.items() if last.endswith(ending)), "")
@@ -77,16 +77,16 @@ def _settings(
             settings = {
                 key: one for key, one in settings.items() if not key.startswith(f"{section}.")
             }
-            settings |= {f"{section}.{key}": value for key, value in call.given.items()}
+            settings |= {f"{section}.{key}": value for key, value in call.keywords.items()}
         if last.endswith(_REGISTRY) and call.positional:
             settings |= _model(call)
-        elif "converters" in call.given:
-            settings["model.converters"] = _names(call.given["converters"])
+        elif "converters" in call.keywords:
+            settings["model.converters"] = _names(call.keywords["converters"])
         if "optimizer" in last.lower() or last.startswith("default_"):
             settings["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
         # A model is one that its folder registers, or one that is made or changed here.
-        is_registered = isinstance(value, Untold) and _REGISTRY in value.why.partition("(")[0]
+        is_registered = isinstance(value, UnknownValue) and _REGISTRY in value.why.partition("(")[0]
         if path.partition(".")[0] == _MODEL and not is_registered:
             settings = {key: one for key, one in settings.items() if not key.startswith("model.")}
             settings["model.changed"] = True
@@ -121,8 +121,8 @@ def _model(call: Call) -> dict[str, Value]:
     return {
         "model.name": module if is_told else None,
         "model.flavor": call.positional[0],
-        "model.converters": _names(call.given.get("converters")),
-        "model.mtp": call.given.get("num_mtp_layers"),
+        "model.converters": _names(call.keywords.get("converters")),
+        "model.mtp": call.keywords.get("num_mtp_layers"),
     }
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.records import record
-from planner.base.training_names import is_paged, optimizer_of
+from planner.base.training_names import is_paged, parse_optimizer
 from planner.confidence.classes import Release
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError
-from planner.launch.option_table import Meaning, OptionTable, shipped_rows
+from planner.launch.option_table import OptionTable, ParameterReading, shipped_rows
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
 
@@ -31,7 +31,7 @@ _LARGEST = 1e18
 
 
 @record(kw_only=True)
-class World:
+class JobResources:
     """On what a file starts its job; None where it does not say.
 
     ``num_gpus`` where it gives a total; ``gpu`` as its scheduler calls the kind; ``copies`` of
@@ -39,22 +39,22 @@ class World:
     program and nothing around it starts more.
     """
 
-    num_nodes: Given | None = None
-    gpus_per_node: Given | None = None
-    num_gpus: Given | None = None
+    num_nodes: ParsedOption | None = None
+    gpus_per_node: ParsedOption | None = None
+    num_gpus: ParsedOption | None = None
     gpu: str | None = None
-    copies: Given | None = None
+    copies: ParsedOption | None = None
     is_one_process: bool | None = None
 
     @property
     def requested_gpus(self) -> int | None:
         """The number of GPUs that the user names, whatever the file has."""
         is_of_user = self.num_gpus is not None and self.num_gpus.line == 0
-        return number_of(self.num_gpus) if is_of_user else None
+        return parse_int(self.num_gpus) if is_of_user else None
 
 
 @record(kw_only=True)
-class Found:
+class ParsedCommand:
     """One command or document of a file that a target reads.
 
     ``options`` are those that the target's parsers know, by the names of its table; ``unknown``
@@ -63,7 +63,7 @@ class Found:
     ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
     or that stand beside it at ``path``, by the name that options call them. ``text`` and ``name``
     are those of the file in which the spans are. ``release`` is that of the tool where the user
-    names it, whatever the file has. ``load`` are the requests that the file sends, by
+    names it, whatever the file has. ``benchmark_load`` are the requests that the file sends, by
     term; ``deployment`` tells what is started together from the other things in the file, where
     that has several. ``notes`` say where what is not in the file comes from.
     """
@@ -72,59 +72,60 @@ class Found:
     name: str
     text: str
     line: int = 1
-    options: Mapping[str, Given] = field(default_factory=dict)
-    unknown: tuple[Given, ...] = ()
-    repeated: tuple[Given, ...] = ()
-    positional: tuple[Given, ...] = ()
-    environment: Mapping[str, Given] = field(default_factory=dict)
-    world: World = field(default_factory=World)
-    files: Mapping[str, Found] = field(default_factory=dict)
-    load: Mapping[str, Given] = field(default_factory=dict)
+    options: Mapping[str, ParsedOption] = field(default_factory=dict)
+    unknown: tuple[ParsedOption, ...] = ()
+    repeated: tuple[ParsedOption, ...] = ()
+    positional: tuple[ParsedOption, ...] = ()
+    environment: Mapping[str, ParsedOption] = field(default_factory=dict)
+    resources: JobResources = field(default_factory=JobResources)
+    files: Mapping[str, ParsedCommand] = field(default_factory=dict)
+    benchmark_load: Mapping[str, ParsedOption] = field(default_factory=dict)
     deployment: int = 0
     notes: tuple[str, ...] = ()
     path: Path | None = None
-    folders: tuple[str, ...] = ()
+    search_folders: tuple[str, ...] = ()
     release: str = ""
 
 
 @record(kw_only=True)
-class Answers:
+class LaunchSettings:
     """What a target makes of a file, in the words of the table of terms.
 
     ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
     in the words of `planner.launch.shape` where the file tells it in place of a name.
-    ``used`` are further options that told something, ``ignored`` such as are the tool's and no
+    ``used_options`` are further options that told something, ``ignored_options`` such as are the
+    tool's and no
     part of what is predicted, ``unread`` such as are the tool's and not read; ``defaults`` what the
-    target does where the file says nothing, by term, with the reason. ``asked`` are terms that the
-    file leaves open and that have no default; ``notes`` say what else is worth knowing.
-    ``otherwise`` are values in place of defaults with which it does not fit, by term, each with
+    target does where the file says nothing, by term, with the reason. ``missing`` are terms that
+    the file leaves open and that have no default; ``notes`` say what else is worth knowing.
+    ``fallbacks`` are values in place of defaults with which it does not fit, by term, each with
     the reason. ``required`` are terms that have no default here, each with the reason.
     """
 
     workload: str
     values: Mapping[str, Any]
     shape: Mapping[str, object] | None = None
-    used: frozenset[str] = frozenset()
-    ignored: frozenset[str] = frozenset()
+    used_options: frozenset[str] = frozenset()
+    ignored_options: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     defaults: Mapping[str, str] = field(default_factory=dict)
-    asked: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    otherwise: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+    fallbacks: Mapping[str, tuple[object, str]] = field(default_factory=dict)
     required: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
-class Gathered:
+class SettingsBuilder:
     """Answers while a file is read; see `Answers`."""
 
     values: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, str] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    otherwise: dict[str, tuple[object, str]] = field(default_factory=dict)
+    fallbacks: dict[str, tuple[object, str]] = field(default_factory=dict)
 
-    def put(self, name: str, value: object) -> None:
+    def set(self, name: str, value: object) -> None:
         """A value, unless it is None."""
         if value is not None:
             self.values[name] = value
@@ -135,22 +136,22 @@ class Gathered:
             self.values[name] = value
             self.defaults[name] = why
 
-    def ask(self, name: str) -> None:
+    def mark_missing(self, name: str) -> None:
         """What the file leaves open."""
-        if name not in self.asked:
-            self.asked.append(name)
+        if name not in self.missing:
+            self.missing.append(name)
 
-    def need(self, name: str, value: object) -> None:
+    def require(self, name: str, value: object) -> None:
         """A value, which the file leaves open where it is None."""
         if value is None:
-            self.ask(name)
+            self.mark_missing(name)
         else:
             self.values[name] = value
 
     def put_optimizer(self, name: str) -> None:
         """The optimizer of a library's or class's name; one that is not known is reported."""
         class_name = name.rpartition(".")[2]
-        settings = optimizer_of(class_name)
+        settings = parse_optimizer(class_name)
         if settings is None:
             self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
             return
@@ -161,44 +162,44 @@ class Gathered:
         if is_paged(class_name):
             self.values["paged_optimizer"] = "true"
 
-    def made(self, workload: str = "train", **more: Any) -> Answers:
+    def build(self, workload: str = "train", **more: Any) -> LaunchSettings:
         """The answers; ``more`` are the other fields of them."""
-        lists = {"asked": tuple(self.asked), "notes": tuple(self.notes)}
-        return Answers(
+        lists = {"asked": tuple(self.missing), "notes": tuple(self.notes)}
+        return LaunchSettings(
             workload=workload,
             values=self.values,
             defaults=self.defaults,
-            otherwise=self.otherwise,
+            fallbacks=self.fallbacks,
             **{**lists, **more},
         )
 
 
 @record(kw_only=True)
-class Reading:
+class OptionReader:
     """A file as its target's table reads it: what `Target.answers` is given."""
 
-    found: Found
-    meanings: Mapping[str, Meaning]
+    command: ParsedCommand
+    meanings: Mapping[str, ParameterReading]
 
     @classmethod
-    def of(cls, found: Found, table: OptionTable) -> Reading:
+    def of(cls, command: ParsedCommand, table: OptionTable) -> OptionReader:
         """The file as a table reads its options, several values of one joined by blanks."""
-        texts = {name: option.joined for name, option in found.options.items()}
-        return cls(found=found, meanings=table.read(texts))
+        texts = {name: option.joined for name, option in command.options.items()}
+        return cls(command=command, meanings=table.read(texts))
 
     @property
     def place(self) -> str:
         """Where the command or document stands: FILE:LINE."""
-        return f"{self.found.name}:{self.found.line}"
+        return f"{self.command.name}:{self.command.line}"
 
     def text(self, option: str) -> str | None:
         """The single value of an option; None where it is absent, a flag, or cannot be told."""
-        given = self.found.options.get(option)
+        given = self.command.options.get(option)
         return None if given is None else given.single
 
     def has(self, option: str) -> bool:
         """Whether the option is there."""
-        return option in self.found.options
+        return option in self.command.options
 
     def number(self, option: str) -> int | None:
         """The value of an option as a whole number; None where it is none.
@@ -227,27 +228,27 @@ class Reading:
         return None if meaning is None else meaning.value
 
 
-def gpus_of(world: World) -> int | None:
+def total_gpus(world: JobResources) -> int | None:
     """GPUs of the whole job; None where the file leaves them open.
 
     A launcher that is given processes of a node and no nodes starts one node.
     """
-    total = number_of(world.num_gpus)
+    total = parse_int(world.num_gpus)
     if total is not None:
         return total
-    of_node, nodes = number_of(world.gpus_per_node), number_of(world.num_nodes)
+    of_node, nodes = parse_int(world.gpus_per_node), parse_int(world.num_nodes)
     if of_node is None or (world.num_nodes is not None and nodes is None):
         return None
     return of_node * (1 if nodes is None else nodes)
 
 
-def number_of(given: Given | None) -> int | None:
+def parse_int(option: ParsedOption | None) -> int | None:
     """The whole number that something says; None where text alone does not tell one."""
-    text = "" if given is None else (given.single or "").replace("_", "")
+    text = "" if option is None else (option.single or "").replace("_", "")
     return int(text) if text.isascii() and text.isdecimal() and int(text) > 0 else None
 
 
-def require_split(reading: Reading, num_gpus: int | None, **sizes: int) -> None:
+def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> None:
     """Refuse GPUs that a file's own split of the model does not divide.
 
     Raises LaunchError if the file starts on fewer GPUs, or on others, than it deals the model to.
@@ -276,7 +277,7 @@ def _places(tool: str) -> tuple[str, ...]:
 
 
 @record(kw_only=True)
-class Version(Release):
+class StatedVersion(Release):
     """A release that stands in a line of a file; line 0: the user names it."""
 
     line: int
@@ -293,27 +294,27 @@ def has_profiles(tool: str, catalogue: Catalogue) -> bool:
     return any(spec.since.partition(" ")[0] == tool for spec in specs)
 
 
-def version_of(tool: str, found: Found) -> Version | None:
+def version_of(tool: str, command: ParsedCommand) -> StatedVersion | None:
     """The version of a tool that the user names, else the file, nearest to the command.
 
     Image tags count before pins, and those before comments.
     """
-    if found.release:
-        return Version(tool=tool, number=found.release, line=0)
+    if command.release:
+        return StatedVersion(tool=tool, number=command.release, line=0)
     for place in _places(tool):
         named = []
-        for one in re.finditer(place, found.text, re.IGNORECASE):
-            line = found.text.count("\n", 0, one.start("number")) + 1
-            named.append(Version(tool=tool, number=one["number"], line=line))
+        for one in re.finditer(place, command.text, re.IGNORECASE):
+            line = command.text.count("\n", 0, one.start("number")) + 1
+            named.append(StatedVersion(tool=tool, number=one["number"], line=line))
         if named:
-            return min(named, key=lambda one: abs(one.line - found.line))
+            return min(named, key=lambda one: abs(one.line - command.line))
     return None
 
 
-def worded(found: Found) -> Found:
+def with_unknown_options(command: ParsedCommand) -> ParsedCommand:
     """A command whose words that no parser of ours knows are options: the last of a name counts."""
-    words = {option.option: option for option in found.unknown}
-    return replace(found, options={**words, **found.options}, unknown=())
+    words = {option.option: option for option in command.unknown}
+    return replace(command, options={**words, **command.options}, unknown=())
 
 
 UNKNOWN_OPTIMIZER = (
@@ -323,18 +324,20 @@ NOTHING = ("", "null", "none", "~")
 _NULL = (("null",), ("~",), ("",))
 
 
-def without_nulls(found: Found, table: OptionTable) -> Found:
+def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
     """A document, and those that it names, without keys that are null: these are defaults.
 
     A key stays where null is one of its values in the table.
     """
-    files = {name: without_nulls(file, table) for name, file in found.files.items()}
-    if found.positional:  # a command: KEY=null changes the file that it names
-        return replace(found, files=files)
-    return replace(found, options=without_null_keys(found.options, table), files=files)
+    files = {name: without_nulls(file, table) for name, file in command.files.items()}
+    if command.positional:  # a command: KEY=null changes the file that it names
+        return replace(command, files=files)
+    return replace(command, options=without_null_keys(command.options, table), files=files)
 
 
-def without_null_keys(options: Mapping[str, Given], table: OptionTable) -> Mapping[str, Given]:
+def without_null_keys(
+    options: Mapping[str, ParsedOption], table: OptionTable
+) -> Mapping[str, ParsedOption]:
     """Options without keys that are null; see `without_nulls`."""
     means = {row.option for row in table.rows if row.text == _NULL[0][0]}
     return {
@@ -344,31 +347,31 @@ def without_null_keys(options: Mapping[str, Given], table: OptionTable) -> Mappi
     }
 
 
-def told(reading: Reading, *options: str) -> str | None:
+def option_text(reading: OptionReader, *options: str) -> str | None:
     """The text of the first of some options that says something, in lower case."""
     texts = ((reading.text(option) or "").strip("'\" ").lower() for option in options)
     return next((text for text in texts if text not in NOTHING), None)
 
 
-def flag(reading: Reading, *options: str, default: bool = False) -> bool:
+def flag(reading: OptionReader, *options: str, default: bool = False) -> bool:
     """Whether the first of some options that is there is on."""
     for option in options:
         if not reading.has(option):
             continue
-        text = told(reading, option)
+        text = option_text(reading, option)
         # A flag without a value is on; null is as if it were not there.
-        if text is not None or not reading.found.options[option].texts:
+        if text is not None or not reading.command.options[option].texts:
             return text not in ("false", "0")
     return default
 
 
-def is_hidden(reading: Reading, *options: str) -> bool:
+def has_unknown_value(reading: OptionReader, *options: str) -> bool:
     """Whether one of some options is there with a value that text alone does not tell."""
-    given = (reading.found.options[name] for name in options if reading.has(name))
+    given = (reading.command.options[name] for name in options if reading.has(name))
     return any(None in one.texts for one in given)
 
 
-def number(reading: Reading, *options: str) -> int | None:
+def number(reading: OptionReader, *options: str) -> int | None:
     """The first whole number above 0 that some options say."""
     numbers = (reading.number(option) for option in options)
     return next((one for one in numbers if one is not None and one > 0), None)

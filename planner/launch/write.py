@@ -14,27 +14,34 @@ from typing import cast
 
 import numpy as np
 
-from planner.base.files import written_whole
+from planner.base.files import write_atomically
 from planner.base.reading import read_bytes, read_json
 from planner.base.records import record
-from planner.base.text import chance as percent
-from planner.base.text import count, limit, printable
+from planner.base.text import format_count, format_limit, printable
+from planner.base.text import format_probability as percent
 from planner.base.units import DAY, GIB
 from planner.base.version import __version__
-from planner.configurations.table import TrainingConfigurations, word
+from planner.configurations.table import TrainingConfigurations, format_value
 from planner.configurations.training_rules import unsupported
 from planner.errors import LaunchError, OutputError, PlannerError, SpecError
 from planner.launch import MANIFEST, SCRIPT
 from planner.launch.option_table import shipped_rows
-from planner.launch.target import Draft, File, Job, Process, Target, Variable
+from planner.launch.target import (
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
-from planner.workloads.pinned import PLAN_FILE, PinnedPlan
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.pinned import PLAN_FILE, SavedPlan
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 from planner.workloads.registry import workload_of
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
@@ -43,7 +50,7 @@ _AS_THEY_ARE = (SCRIPT, "kubernetes")
 
 
 @record(kw_only=True)
-class Launch:
+class WrittenLaunch:
     """Files that start a plan with a tool.
 
     Parameters
@@ -55,11 +62,11 @@ class Launch:
     files : files with their texts; the last is the plan
     """
 
-    target: Target
+    target: LaunchTarget
     wrapper: str
-    job: Job
-    draft: Draft
-    files: tuple[File, ...]
+    job: LaunchJob
+    draft: LaunchDraft
+    files: tuple[LaunchOutputFile, ...]
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -67,7 +74,7 @@ class Launch:
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 
-def launch_of(request: Request, target: str, wrapper: str) -> Launch:
+def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
     """The files that start the one configuration of a request.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
@@ -75,7 +82,7 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
     start the plan.
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
-    job = Job.of(request)
+    job = LaunchJob.of(request)
     if job.learns_preferences:
         raise LaunchError(
             f"No launch file of {job['training_objective']} is written: start from one of yours, "
@@ -95,9 +102,9 @@ def launch_of(request: Request, target: str, wrapper: str) -> Launch:
                 "out, or choose the target of the engine."
             )
         wrapped = wrapper_of(SCRIPT)
-    plan = File(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
+    plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
     files = (*wrapped(tool, job, draft), plan)
-    return Launch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
+    return WrittenLaunch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
 def for_target(request: Request, target: str) -> Request:
@@ -123,21 +130,21 @@ def for_target(request: Request, target: str) -> Request:
     return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
 
 
-def _values_with_options(request: Request, tool: Target) -> dict[str, list[str | float]]:
+def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
     """Of each parameter of which the target cannot express some values, the others."""
     found = {}
     meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]
     names = {*tool.table.parameters}.intersection(*(mesh.kind.names() for mesh in meshes))
     for name in sorted(names):
         numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
-        values = [word(name, number) for number in sorted(numbers)]
+        values = [format_value(name, number) for number in sorted(numbers)]
         expressed = [value for value in values if tool.table.can_say(name, value)]
         if 0 < len(expressed) < len(values):
             found[name] = expressed
     return found
 
 
-def translated(request: Request, target: str) -> Request:
+def translate_request(request: Request, target: str) -> Request:
     """The request as the target's framework or engine runs it, where it is of another.
 
     Layout, batch, precision and memory stay; the release of an engine does not, a ZeRO stage that
@@ -147,9 +154,9 @@ def translated(request: Request, target: str) -> Request:
     tool, kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
     # Whether it fits as it is has no part here: the other may need less.
-    plan = one_configuration(request)
-    evaluation = evaluated(plan)
-    job = Job.of_plan(plan, evaluation)
+    plan = make_single_plan(request)
+    evaluation = evaluate(plan)
+    job = LaunchJob.of_plan(plan, evaluation)
     own = job.profile
     is_its = own.name in profiles or tool.is_of_release(own)
     if is_its or not profiles or request.workload not in tool.workloads:
@@ -171,7 +178,7 @@ def translated(request: Request, target: str) -> Request:
     return replace(request, framework=profiles[0], settings=settings)
 
 
-def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
+def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
     """Write the files of a launch into a directory, which is made if needed.
 
     A file that is there is replaced only if it is as planner wrote it.
@@ -196,7 +203,10 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
             "wrapper": launch.wrapper,
             "files": {file.name: _digest(file.text) for file in launch.files},
         }
-        _write(folder / MANIFEST, File(name=MANIFEST, text=json.dumps(manifest, indent=1) + "\n"))
+        _write(
+            folder / MANIFEST,
+            LaunchOutputFile(name=MANIFEST, text=json.dumps(manifest, indent=1) + "\n"),
+        )
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
     for name in set(known) - {file.name for file in launch.files}:
@@ -206,15 +216,15 @@ def save_launch(folder: Path, launch: Launch) -> tuple[Path, ...]:
     return tuple(folder / file.name for file in launch.files)
 
 
-def _write(path: Path, file: File) -> None:
+def _write(path: Path, file: LaunchOutputFile) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         stream.write(file.text)
     if file.is_executable:
         path.chmod(path.stat().st_mode | 0o111)
 
 
-def _refuse_others(folder: Path, files: Sequence[File], known: dict[str, str]) -> None:
+def _refuse_others(folder: Path, files: Sequence[LaunchOutputFile], known: dict[str, str]) -> None:
     """Refuse to replace what the user wrote or changed."""
     for file in files:
         path = folder / file.name
@@ -240,14 +250,16 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
 
 
-def told_by_plan(path: Path, wanted: Iterable[str]) -> tuple[Mapping[str, object], list[str]]:
+def settings_of_plan_file(
+    path: Path, wanted: Iterable[str]
+) -> tuple[Mapping[str, object], list[str]]:
     """What the plan beside a file of planner says of what the file leaves open.
 
     Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.
     """
     try:
         is_ours = path.name in written_files(path.parent)
-        plan = PinnedPlan.read(path.parent / PLAN_FILE) if is_ours else None
+        plan = SavedPlan.read(path.parent / PLAN_FILE) if is_ours else None
     except PlannerError:
         plan = None
     if plan is None:
@@ -287,7 +299,7 @@ _OF_TARGET = "as this version needs it"
 
 
 @record(kw_only=True)
-class Assumed:
+class EnvironmentDefault:
     """A variable with the reason for its value.
 
     ``is_shell``: ``text`` is an expression of the shell, worked out where it runs.
@@ -299,7 +311,9 @@ class Assumed:
     is_shell: bool = False
 
 
-def environment_of(target: Target, job: Job, process: Process) -> tuple[Assumed, ...]:
+def environment_of(
+    target: LaunchTarget, job: LaunchJob, process: Process
+) -> tuple[EnvironmentDefault, ...]:
     """The environment that a process was predicted in; what its target says comes first.
 
     References
@@ -308,7 +322,7 @@ def environment_of(target: Target, job: Job, process: Process) -> tuple[Assumed,
     .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
     """
     own = [
-        Assumed(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
+        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
         for name, text in process.environment.items()
     ]
     taken = set(process.environment)
@@ -316,7 +330,7 @@ def environment_of(target: Target, job: Job, process: Process) -> tuple[Assumed,
     return (*own, *(one for one in found if one.name not in taken))
 
 
-def fabric(job: Job) -> tuple[str, ...]:
+def fabric(job: LaunchJob) -> tuple[str, ...]:
     """What was assumed of the links between GPUs, as lines that people read."""
     if job.num_gpus == 1:
         return ()
@@ -333,7 +347,7 @@ def fabric(job: Job) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _allocator(target: Target, job: Job) -> list[Assumed]:
+def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
     # An engine that gives its memory back while others train cannot have segments that grow.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
@@ -343,16 +357,16 @@ def _allocator(target: Target, job: Job) -> list[Assumed]:
     share = f"{100 * memory.fragmentation:.0f} % of the activations"
     kind = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
     reason = f"the plan loses {share} to gaps: without it the allocator may lose more"
-    return [Assumed(name=f"PYTORCH_{kind}_ALLOC_CONF", text=_SEGMENTS, reason=reason)]
+    return [EnvironmentDefault(name=f"PYTORCH_{kind}_ALLOC_CONF", text=_SEGMENTS, reason=reason)]
 
 
-def _threads(job: Job, process: Process) -> list[Assumed]:
+def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
     """Threads of the optimizer on the host; launchers give each process one alone. [2]"""
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
     text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
     reason = "the optimizer runs on all cores of the host; launchers give each process one"
-    return [Assumed(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
+    return [EnvironmentDefault(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
 
 
 def _rate(bandwidth: float) -> str:
@@ -368,7 +382,7 @@ _PREDICTED = shipped_rows("options/predicted.csv")
 """What a heading tells of the prediction of each workload, in order."""
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
-GIVEN = frozenset(
+WRAPPER_VARIABLES = frozenset(
     {"NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT", "PORT", "COPY", "HOST_ADDRESS"}
 )
 """Variables that wrappers set themselves."""
@@ -397,9 +411,9 @@ def comment(lines: Iterable[str]) -> list[str]:
 
 
 def heading(
-    target: Target,
-    job: Job,
-    draft: Draft,
+    target: LaunchTarget,
+    job: LaunchJob,
+    draft: LaunchDraft,
     processes: Sequence[Process],
     how: Sequence[str],
     also: Sequence[str] = (),
@@ -409,7 +423,8 @@ def heading(
     ``how`` says how the file is started, ``also`` what else it asks of the user.
     """
     lines = [
-        f"{job.model.name} on {count(job.num_gpus)} x {job.gpu.name}, started by {target.title}.",
+        f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
+        f"{target.title}.",
         f"{WRITTEN} {__version__} for {target.version}; plan.toml beside it is the plan.",
     ]
     lines += _part("Plan", [_settings(job)])
@@ -429,23 +444,23 @@ def heading(
     return comment(lines)
 
 
-def variables_of(processes: Iterable[Process]) -> tuple[Variable, ...]:
+def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
     """What only the user knows, each once."""
-    found: dict[str, Variable] = {}
+    found: dict[str, ShellVariable] = {}
     for process in processes:
         for argument in (
             *process.launcher_arguments, *process.arguments, *process.follower_arguments,
         ):  # fmt: skip
             for each in argument.words:
-                if isinstance(each, Variable) and not is_given(each.name):
+                if isinstance(each, ShellVariable) and not is_set_by_wrapper(each.name):
                     found.setdefault(each.name, each)
     return tuple(found.values())
 
 
-def is_given(name: str) -> bool:
+def is_set_by_wrapper(name: str) -> bool:
     """Whether wrappers set a variable: places in the job and addresses of its processes."""
     stem, _, index = name.rpartition("_")
-    return name in GIVEN or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
+    return name in WRAPPER_VARIABLES or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
 
 
 def _part(title: str, lines: Iterable[str]) -> list[str]:
@@ -453,7 +468,7 @@ def _part(title: str, lines: Iterable[str]) -> list[str]:
     return ["", f"{title}:", *inside] if inside else []
 
 
-def _settings(job: Job) -> str:
+def _settings(job: LaunchJob) -> str:
     usual = plain_values(job.workload)
     said = (
         f"{name}={_word(value)}"
@@ -469,7 +484,7 @@ def _word(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _numbers(job: Job) -> list[str]:
+def _numbers(job: LaunchJob) -> list[str]:
     terms = terms_of(job.workload, "result")
     numbers = []
     most = float(job.gpu.allocatable_memory / GIB)
@@ -482,11 +497,11 @@ def _numbers(job: Job) -> list[str]:
         value, low, high = (job.row.get(f"{name}{end}{suffix}") for end in ("", "_low", "_high"))
         if value is None:
             continue
-        words = f"{name}: {limit(float(value) * scale, term.type)}"
+        words = f"{name}: {format_limit(float(value) * scale, term.type)}"
         if name == _MEMORY:
-            words += f" of {limit(most * GIB, term.type)}"
+            words += f" of {format_limit(most * GIB, term.type)}"
         if low is not None and high is not None and not (name == _MEMORY and high > most):
-            ends = (limit(float(end) * scale, term.type) for end in (low, high))
+            ends = (format_limit(float(end) * scale, term.type) for end in (low, high))
             words += f" ({' to '.join(ends)})"
         numbers.append(words)
     chance = fit_probability(job.row)

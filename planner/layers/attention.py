@@ -36,41 +36,43 @@ from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
+    ColumnPart,
     Columns,
     Element,
     Elementwise,
     HeadExchange,
-    Holder,
     IndexScores,
-    Kept,
-    Op,
-    Part,
-    Product,
+    LayerOperator,
+    MatrixProduct,
+    MatrixSplit,
+    ParameterPart,
+    RankSpread,
+    SavedTensor,
     Scan,
-    Split,
-    Spread,
     Weights,
     columns,
-    kept,
-    plain,
-    whole,
+    even_columns,
+    saved_tensor,
+    unsharded_product,
 )
 from planner.layers.residual import GATED, ROTARY, added, laurel, norm, predicted, sources, streams
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import LayerGroup
 
 
-def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def linear_attention(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Projection, convolution, scan, gated norm and output projection; their exchange."""
     scan = scan_of(attention)
-    yield Product(
+    yield MatrixProduct(
         name="linear_qkvz",
         module="qkv",
         depth=h,
-        columns=columns(Part(name="qkvz", count=scan.projected, adapter=AdapterTargets.ATTENTION)),
-        holder=Holder.ATTENTION,
+        columns=columns(
+            ColumnPart(name="qkvz", count=scan.projected, adapter=AdapterTargets.ATTENTION)
+        ),
+        holder=ParameterPart.ATTENTION,
         reads="residual",
-        keeps=(kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, ("layernorm",)),),
+        keeps=(saved_tensor(h, Element.ATTENTION_INPUT, RankSpread.TOKENS, ("layernorm",)),),
         makes=QKV_PROJ,
     )
     yield from _gates(attention)
@@ -89,11 +91,11 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[Op]:
     yield HeadExchange(
         name="attention_context_parallel",
         module="attention",
-        columns=plain(scan.projected + scan.values),
+        columns=even_columns(scan.projected + scan.values),
     )
 
 
-def _gates(attention: AttentionSpec) -> Iterator[Op]:
+def _gates(attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Decay and gate per channel out of their latents [6]_."""
     rank, heads = attention.linear_gate_rank, attention.linear_num_value_heads
     if not rank or attention.kind is AttentionKind.MAMBA1:
@@ -101,52 +103,52 @@ def _gates(attention: AttentionSpec) -> Iterator[Op]:
     latents = {"decay_up": attention.linear_key_head_dim}
     latents |= {} if attention.linear_full_gate else {"gate_up": attention.linear_value_head_dim}
     for name, width in latents.items():
-        yield Product(
+        yield MatrixProduct(
             name=name,
             module="qkv",
             depth=rank,
-            columns=columns(Part(name=name, count=heads, width=width)),
-            holder=Holder.ATTENTION,
+            columns=columns(ColumnPart(name=name, count=heads, width=width)),
+            holder=ParameterPart.ATTENTION,
             reads=name,
-            keeps=(kept(rank, spread=Spread.TOKENS),),
+            keeps=(saved_tensor(rank, spread=RankSpread.TOKENS),),
         )
 
 
-def _time_steps(scan: Scan, rank: int) -> Iterator[Op]:
+def _time_steps(scan: Scan, rank: int) -> Iterator[LayerOperator]:
     """Keys, queries and the latent of the time steps out of what is mixed, and these up [8]_.
 
     Ranks add up the former, which is too little to count as an exchange.
     """
-    yield Product(
+    yield MatrixProduct(
         name="scan_inputs",
         module="qkv",
         depth=scan.mixed,
-        columns=plain(rank + 2 * scan.keys),
-        split=Split.ROWS,
-        holder=Holder.ATTENTION,
+        columns=even_columns(rank + 2 * scan.keys),
+        split=MatrixSplit.ROWS,
+        holder=ParameterPart.ATTENTION,
         reads="mixed",
-        keeps=(kept(scan.mixed),),
+        keeps=(saved_tensor(scan.mixed),),
     )
-    yield Product(
+    yield MatrixProduct(
         name="time_steps",
         module="qkv",
         depth=rank,
-        columns=plain(scan.values),
+        columns=even_columns(scan.values),
         bias=scan.values,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads="time_step_latent",
-        keeps=(kept(rank + 2 * scan.keys, spread=Spread.TOKENS),),
+        keeps=(saved_tensor(rank + 2 * scan.keys, spread=RankSpread.TOKENS),),
     )
 
 
-def short_convolution(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def short_convolution(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Two gates around a convolution over the last tokens [7]_."""
-    yield Product(
+    yield MatrixProduct(
         name="convolution_in",
         module="qkv",
         depth=h,
-        columns=columns(Part(name="in", count=3 * h, adapter=AdapterTargets.ATTENTION)),
-        holder=Holder.ATTENTION,
+        columns=columns(ColumnPart(name="in", count=3 * h, adapter=AdapterTargets.ATTENTION)),
+        holder=ParameterPart.ATTENTION,
         reads="residual",
         keeps=(block_input(h),),
         makes=QKV_PROJ,
@@ -182,9 +184,9 @@ def scan_of(attention: AttentionSpec) -> Scan:
         delta_rule=kind is AttentionKind.LINEAR,
         by_channel=kind is AttentionKind.MAMBA1,
         weights=weights.get(kind, 0),
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         sharded=True,
-        keeps=(kept(attention.linear_mixed),),
+        keeps=(saved_tensor(attention.linear_mixed),),
         makes=CONTEXT,
     )
 
@@ -195,18 +197,18 @@ def _elementwise(
     return Elementwise(
         name=name,
         module="attention",
-        columns=plain(width),
-        spread=Spread.TENSOR,
+        columns=even_columns(width),
+        spread=RankSpread.TENSOR,
         forward=forward,
         backward=backward,
         weights=weights,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         sharded=True,
-        keeps=(kept(kept_width),),
+        keeps=(saved_tensor(kept_width),),
     )
 
 
-def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
+def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOperator]:
     """From the norm before the attention to the residual after it; nothing where it has none."""
     if not (attention := group.attention):
         return
@@ -243,7 +245,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[Op]:
     )
 
 
-def _in_attention(op: Op) -> Op:
+def _in_attention(op: LayerOperator) -> LayerOperator:
     """An operator inside attention, whose recomputation makes all of it but the block's input."""
     keeps = tuple(
         each if "layernorm" in each.remade_by else each.also_by("attention") for each in op.keeps
@@ -256,7 +258,7 @@ def value_dim(attention: AttentionSpec) -> int:
     return attention.v_head_dim or attention.head_dim
 
 
-def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[Op]:
+def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[LayerOperator]:
     """From the projections to the output projection."""
     values = attention.num_attention_heads * value_dim(attention)
     is_latent = attention.kind is AttentionKind.LATENT
@@ -269,56 +271,56 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
         yield Elementwise(
             name="output_gate",
             module="attention",
-            columns=plain(values),
-            spread=Spread.TENSOR,
+            columns=even_columns(values),
+            spread=RankSpread.TENSOR,
             forward=3,
             backward=5,
             eager=GATED,
-            keeps=(kept(2 * values), kept(values, eager=True)),
+            keeps=(saved_tensor(2 * values), saved_tensor(values, eager=True)),
         )
     yield _attention_output(h, values, bias=h if attention.output_bias else 0)
 
 
-def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> Product:
+def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> MatrixProduct:
     """From the values of all heads, or what is made of them, to the residual stream."""
-    return Product(
+    return MatrixProduct(
         name="attention_output",
         module="attention_output",
         depth=width,
-        columns=columns(Part(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
-        split=Split.ROWS,
+        columns=columns(ColumnPart(name="output", count=h, adapter=AdapterTargets.ATTENTION)),
+        split=MatrixSplit.ROWS,
         bias=bias,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads=reads,
-        keeps=(kept(width),),
+        keeps=(saved_tensor(width),),
         makes=OUT_PROJ,
     )
 
 
-def block_input(h: int) -> Kept:
+def block_input(h: int) -> SavedTensor:
     """The normed input of an attention block, which its projections need."""
-    return kept(h, Element.ATTENTION_INPUT, Spread.TOKENS, ("layernorm",))
+    return saved_tensor(h, Element.ATTENTION_INPUT, RankSpread.TOKENS, ("layernorm",))
 
 
-def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _projections(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Queries, keys and values in one product [1]_, with the gate of the output [4]_."""
     a, g, d = attention.num_attention_heads, attention.num_key_value_heads, attention.head_dim
     parts = [
-        Part(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE),
-        Part(name="k", count=g, width=d, copied=True, adapter=AdapterTargets.ATTENTION),
-        Part(name="v", count=g, width=d, copied=True, adapter=AdapterTargets.QUERY_VALUE),
+        ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE),
+        ColumnPart(name="k", count=g, width=d, copied=True, adapter=AdapterTargets.ATTENTION),
+        ColumnPart(name="v", count=g, width=d, copied=True, adapter=AdapterTargets.QUERY_VALUE),
     ]
     if attention.shares_cache:
         parts, g = parts[:1], 0
     if attention.attn_output_gate:
-        parts.append(Part(name="gate", count=a, width=d))
-    yield Product(
+        parts.append(ColumnPart(name="gate", count=a, width=d))
+    yield MatrixProduct(
         name="qkv",
         module="qkv",
         depth=h,
         columns=Columns(tuple(parts)),
         bias=(a + 2 * g) * d if attention.qkv_bias else 0,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads="residual",
         joined=3 if g else 1,
         keeps=(block_input(h),),
@@ -332,12 +334,12 @@ def _projections(h: int, attention: AttentionSpec) -> Iterator[Op]:
             name="head_norms",
             module="attention",
             weights=normed + sinks,
-            holder=Holder.ATTENTION,
+            holder=ParameterPart.ATTENTION,
             sharded=True,
         )
 
 
-def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _latent(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Projections down to latents, with their norms, and up to heads [2]_."""
     a, d, rope = attention.num_attention_heads, attention.head_dim, attention.qk_rope_head_dim
     rank_q, rank_kv = attention.q_lora_rank, attention.kv_lora_rank
@@ -345,56 +347,58 @@ def _latent(h: int, attention: AttentionSpec) -> Iterator[Op]:
     read = (block_input(h),)
     if rank_q:
         yield down("q_down", h, rank_q, read)
-    yield Product(
+    yield MatrixProduct(
         name="q_up",
         module="qkv",
         depth=rank_q or h,
-        columns=columns(Part(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
+        columns=columns(ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
         weights=rank_q,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads="query_latent",
         repeated_by=("mla_up_proj",),
-        keeps=(kept(rank_q, spread=Spread.TOKENS),) if rank_q else read,
+        keeps=(saved_tensor(rank_q, spread=RankSpread.TOKENS),) if rank_q else read,
         makes=QKV_PROJ,
     )
     if not attention.shares_cache:
         yield down("kv_down", h, rank_kv + rope, ())
-    yield Product(
+    yield MatrixProduct(
         name="kv_up",
         module="qkv",
         depth=rank_kv,
-        columns=columns(Part(name="kv", count=a, width=up, adapter=AdapterTargets.QUERY_VALUE)),
+        columns=columns(
+            ColumnPart(name="kv", count=a, width=up, adapter=AdapterTargets.QUERY_VALUE)
+        ),
         weights=0 if attention.shares_cache else rank_kv,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads="key_latent",
         repeated_by=("mla_up_proj",),
-        keeps=(kept(rank_kv + rope, spread=Spread.TOKENS),),
+        keeps=(saved_tensor(rank_kv + rope, spread=RankSpread.TOKENS),),
         makes=QKV_PROJ,
     )
     if attention.attn_output_gate:
-        gate = Part(name="gate", count=a, width=value_dim(attention))
-        yield Product(
+        gate = ColumnPart(name="gate", count=a, width=value_dim(attention))
+        yield MatrixProduct(
             name="gate_projection",
             module="qkv",
             depth=h,
             columns=columns(gate),
-            holder=Holder.ATTENTION,
+            holder=ParameterPart.ATTENTION,
             reads="residual",
         )
 
 
-def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
+def _rotary(attention: AttentionSpec, is_latent: bool) -> LayerOperator:
     """Rotation of queries and keys; the one rotary key of a latent is too little to count."""
     rotated = attention.qk_rope_head_dim or attention.head_dim
-    parts = [Part(name="q", count=attention.num_attention_heads, width=rotated)]
+    parts = [ColumnPart(name="q", count=attention.num_attention_heads, width=rotated)]
     if not (is_latent or attention.shares_cache):
         heads = attention.num_key_value_heads
-        parts.append(Part(name="k", count=heads, width=rotated, copied=True))
+        parts.append(ColumnPart(name="k", count=heads, width=rotated, copied=True))
     return Elementwise(
         name="rope",
         module="rope",
         columns=Columns(tuple(parts)),
-        spread=Spread.TENSOR,
+        spread=RankSpread.TENSOR,
         forward=2,
         backward=2,
         eager=ROTARY,
@@ -402,7 +406,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> Op:
     )
 
 
-def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """What chooses the keys of sparse attention [3]_; none where a layer shares another's choice.
 
     Queries come from the query latent; one key head has a layer norm with a bias; each query head
@@ -413,13 +417,13 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
     is_latent = attention.kind is AttentionKind.LATENT
-    yield Product(
+    yield MatrixProduct(
         name="index_q",
         module="indexer",
         depth=attention.q_lora_rank or h,
-        columns=columns(Part(name="index", count=heads, width=d)),
-        split=Split.NONE,
-        holder=Holder.ATTENTION,
+        columns=columns(ColumnPart(name="index", count=heads, width=d)),
+        split=MatrixSplit.NONE,
+        holder=ParameterPart.ATTENTION,
         reads="query_latent" if attention.q_lora_rank else "residual",
     )
     yield IndexScores(
@@ -429,7 +433,7 @@ def _indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
         head_dim=d,
         compress_ratio=attention.index_kpool or 1,
         weights=h * d + 2 * d + (h * heads if is_latent else 0),
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         sharded=True,
     )
 
@@ -439,7 +443,8 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
     a, g = attention.num_attention_heads, attention.num_key_value_heads
     d, dv = attention.head_dim, value_dim(attention)
     read = columns(
-        Part(name="q", count=a, width=d), Part(name="kv", count=g, width=d + dv, copied=True)
+        ColumnPart(name="q", count=a, width=d),
+        ColumnPart(name="kv", count=g, width=d + dv, copied=True),
     )
     return AttentionCore(
         name="attention_core",
@@ -456,29 +461,29 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
         shares_cache=attention.shares_cache,
         causal=attention.causal,
         keeps=(
-            kept(read, remade_by=("mla_up_proj",) if is_latent else ()),
-            kept(a, Element.STATISTIC),
-            kept(a, Element.SCORE, remade_by=("core_attn",)),
+            saved_tensor(read, remade_by=("mla_up_proj",) if is_latent else ()),
+            saved_tensor(a, Element.STATISTIC),
+            saved_tensor(a, Element.SCORE, remade_by=("core_attn",)),
         ),
         makes=CONTEXT,
     )
 
 
 def compressed_attention(
-    h: int, attention: AttentionSpec, read: Kept, rotary: bool
-) -> Iterator[Op]:
+    h: int, attention: AttentionSpec, read: SavedTensor, rotary: bool
+) -> Iterator[LayerOperator]:
     """From the projections to the output; ``read`` is what the first of them keeps."""
     a, d, rank = attention.num_attention_heads, attention.head_dim, attention.q_lora_rank
     yield down("q_down", h, rank, (read,))
-    yield Product(
+    yield MatrixProduct(
         name="q_up",
         module="qkv",
         depth=rank,
-        columns=columns(Part(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
+        columns=columns(ColumnPart(name="q", count=a, width=d, adapter=AdapterTargets.QUERY_VALUE)),
         weights=rank,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         reads="query_latent",
-        keeps=(kept(rank, spread=Spread.TOKENS),),
+        keeps=(saved_tensor(rank, spread=RankSpread.TOKENS),),
         makes=QKV_PROJ,
     )
     yield down("kv_down", h, d, ())
@@ -487,8 +492,8 @@ def compressed_attention(
         yield Elementwise(
             name="rope",
             module="rope",
-            columns=columns(Part(name="q", count=a, width=attention.qk_rope_head_dim)),
-            spread=Spread.TENSOR,
+            columns=columns(ColumnPart(name="q", count=a, width=attention.qk_rope_head_dim)),
+            spread=RankSpread.TENSOR,
             # Of queries, and back of the outputs, whose values are keys, too.
             forward=4,
             backward=4,
@@ -500,12 +505,14 @@ def compressed_attention(
     yield from _output(h, attention)
 
 
-def down(name: str, h: int, width: int, keeps: tuple[Kept, ...] = ()) -> Product:
+def down(name: str, h: int, width: int, keeps: tuple[SavedTensor, ...] = ()) -> MatrixProduct:
     """A projection to a latent: each rank makes all of it, of the tokens it holds."""
-    return replace(whole(name, "qkv", h, width, Holder.ATTENTION, "residual"), keeps=keeps)
+    return replace(
+        unsharded_product(name, "qkv", h, width, ParameterPart.ATTENTION, "residual"), keeps=keeps
+    )
 
 
-def _compressor(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Numbers and gates of each token, which the entry of its run is the weighted sum of."""
     d, ratio = attention.head_dim, attention.compress_ratio
     norms = d + (attention.num_attention_heads if attention.sinks else 0)
@@ -517,22 +524,26 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[Op]:
         if attention.index_topk:
             yield down("index_down", h, 2 * 2 * attention.index_head_dim, ())
     yield Weights(
-        name="head_norms", module="attention", weights=norms, holder=Holder.ATTENTION, sharded=True
+        name="head_norms",
+        module="attention",
+        weights=norms,
+        holder=ParameterPart.ATTENTION,
+        sharded=True,
     )
 
 
-def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """What chooses among the entries: its keys are compressed in the same way."""
     if not attention.index_topk:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
-    yield Product(
+    yield MatrixProduct(
         name="index_q",
         module="indexer",
         depth=attention.q_lora_rank,
-        columns=columns(Part(name="index", count=heads, width=d)),
-        split=Split.NONE,
-        holder=Holder.ATTENTION,
+        columns=columns(ColumnPart(name="index", count=heads, width=d)),
+        split=MatrixSplit.NONE,
+        holder=ParameterPart.ATTENTION,
         reads="query_latent",
     )
     yield IndexScores(
@@ -542,7 +553,7 @@ def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[Op]:
         head_dim=d,
         compress_ratio=attention.compress_ratio,
         weights=attention.compress_ratio * 2 * d + d + h * heads,
-        holder=Holder.ATTENTION,
+        holder=ParameterPart.ATTENTION,
         sharded=True,
     )
 
@@ -562,25 +573,29 @@ def _compressed_core(attention: AttentionSpec) -> AttentionCore:
         index_dim=attention.index_head_dim,
         compress_ratio=attention.compress_ratio,
         keeps=(
-            kept(columns(Part(name="q", count=a, width=d), Part(name="kv", count=1, width=d))),
-            kept(a, Element.STATISTIC),
-            kept(a, Element.SCORE, remade_by=("core_attn",)),
+            saved_tensor(
+                columns(
+                    ColumnPart(name="q", count=a, width=d), ColumnPart(name="kv", count=1, width=d)
+                )
+            ),
+            saved_tensor(a, Element.STATISTIC),
+            saved_tensor(a, Element.SCORE, remade_by=("core_attn",)),
         ),
         makes=CONTEXT,
     )
 
 
-def _output(h: int, attention: AttentionSpec) -> Iterator[Op]:
+def _output(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
     """Each group of heads to its own numbers, and all of these to the residual stream."""
     values = attention.num_attention_heads * attention.head_dim
     groups, rank = attention.o_groups, attention.o_lora_rank
-    yield Product(
+    yield MatrixProduct(
         name="output_down",
         module="attention_output",
         depth=values // groups,
-        columns=columns(Part(name="groups", count=groups, width=rank)),
-        holder=Holder.ATTENTION,
+        columns=columns(ColumnPart(name="groups", count=groups, width=rank)),
+        holder=ParameterPart.ATTENTION,
         reads="values",
-        keeps=(kept(values),),
+        keeps=(saved_tensor(values),),
     )
     yield _attention_output(h, groups * rank, reads="output_groups")

@@ -12,21 +12,21 @@ from planner.base.records import record
 from planner.layers.attention import attention_block
 from planner.layers.operators import (
     AttentionCore,
+    ColumnPart,
     Experts,
-    Holder,
-    Kept,
+    LayerOperator,
     Lookup,
     Loss,
-    Op,
-    Part,
-    Product,
+    MatrixProduct,
+    MatrixSplit,
+    ParameterPart,
+    RankSpread,
+    SavedTensor,
     Scan,
-    Split,
-    Spread,
     VocabularyReduce,
     Weights,
     columns,
-    plain,
+    even_columns,
 )
 from planner.layers.residual import (
     altup_ends,
@@ -42,7 +42,7 @@ from planner.layers.residual import (
 from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
 
 
-def embedding(model: ModelSpec) -> Iterator[Op]:
+def embedding(model: ModelSpec) -> Iterator[LayerOperator]:
     """Lookup of tokens and of learned positions [2]_, and the norm after it."""
     h, learned = model.hidden_size, 0
     if model.position_embedding is PositionEmbedding.LEARNED:
@@ -50,12 +50,12 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
     yield Lookup(
         name="embedding",
         module="embedding",
-        columns=plain(h),
-        spread=Spread.TOKENS,
+        columns=even_columns(h),
+        spread=RankSpread.TOKENS,
         forward=2,
         backward=5,
         weights=(model.vocab_size + learned) * h,
-        holder=Holder.EMBEDDING,
+        holder=ParameterPart.EMBEDDING,
         sharded=True,
     )
     yield from per_layer_embedding(model)
@@ -66,7 +66,7 @@ def embedding(model: ModelSpec) -> Iterator[Op]:
     yield VocabularyReduce(name="embedding_tensor_parallel", module="embedding", backward=False)
 
 
-def logits(model: ModelSpec) -> Iterator[Op]:
+def logits(model: ModelSpec) -> Iterator[LayerOperator]:
     """Final norm, logits, which may be tied to the embedding [1]_, and cross-entropy.
 
     Labels in their place are a product that every rank computes, and no softmax.
@@ -76,32 +76,32 @@ def logits(model: ModelSpec) -> Iterator[Op]:
     yield from sources("final_sources", model.hidden_size, model.residual_sources)
     yield norm("final_norm", model.hidden_size, 1, model.final_norm_bias)
     if model.num_labels:
-        yield Product(
+        yield MatrixProduct(
             name="score",
             module="logits",
             depth=model.hidden_size,
-            columns=plain(model.num_labels),
-            split=Split.NONE,
+            columns=even_columns(model.num_labels),
+            split=MatrixSplit.NONE,
             sharded=False,
-            holder=Holder.LOGITS,
+            holder=ParameterPart.LOGITS,
             sixteen_bit=True,
         )
         return
-    yield Product(
+    yield MatrixProduct(
         name="logits",
         module="logits",
         depth=model.hidden_size,
-        columns=plain(model.vocab_size),
+        columns=even_columns(model.vocab_size),
         bias=model.vocab_size if model.logits_bias else 0,
         tied=model.tie_word_embeddings,
-        holder=Holder.LOGITS,
+        holder=ParameterPart.LOGITS,
         sixteen_bit=True,
     )
-    yield Loss(name="loss", module="loss", columns=plain(model.vocab_size))
+    yield Loss(name="loss", module="loss", columns=even_columns(model.vocab_size))
     yield VocabularyReduce(name="logits_tensor_parallel", module="logits", backward=True)
 
 
-def prediction(model: ModelSpec) -> Iterator[Op]:
+def prediction(model: ModelSpec) -> Iterator[LayerOperator]:
     """What a module of multi-token prediction has beside its layers.
 
     Two norms, the projection of state and embedding to one state, and logits of its own tokens by
@@ -109,30 +109,30 @@ def prediction(model: ModelSpec) -> Iterator[Op]:
     """
     h = model.hidden_size
     yield replace(
-        norm("prediction_norms", 2 * h, 1, model.final_norm_bias), holder=Holder.PREDICTION
+        norm("prediction_norms", 2 * h, 1, model.final_norm_bias), holder=ParameterPart.PREDICTION
     )
-    yield Product(
+    yield MatrixProduct(
         name="prediction_projection",
         module="prediction",
         depth=2 * h,
-        columns=plain(h),
-        holder=Holder.PREDICTION,
+        columns=even_columns(h),
+        holder=ParameterPart.PREDICTION,
     )
     for op in logits(model):
-        if isinstance(op, Product):
+        if isinstance(op, MatrixProduct):
             yield replace(op, tied=True, bias=0)
         else:
-            yield replace(op, holder=Holder.PREDICTION)
+            yield replace(op, holder=ParameterPart.PREDICTION)
 
 
-Kind = TypeVar("Kind", bound=Op)
+Kind = TypeVar("Kind", bound=LayerOperator)
 
 
 @record(kw_only=True, eq=False)
 class Layer:
     """A layer, or an end of a model, as the list of its operators."""
 
-    operators: tuple[Op, ...]
+    operators: tuple[LayerOperator, ...]
 
     @cached_property
     def core(self) -> AttentionCore | None:
@@ -161,9 +161,9 @@ class Layer:
         return frozenset(name for op in self.operators for name in op.repeated_by)
 
     @cached_property
-    def kept(self) -> tuple[Kept, ...]:
+    def saved_tensors(self) -> tuple[SavedTensor, ...]:
         """What it keeps for its backward pass, added up by kind and by what makes it again."""
-        sums: dict[tuple[object, ...], list[Kept]] = {}
+        sums: dict[tuple[object, ...], list[SavedTensor]] = {}
         for op in self.operators:
             for each in op.keeps:
                 key = (each.element, each.spread, each.remade_by, each.eager)
@@ -173,8 +173,8 @@ class Layer:
     @cached_property
     def widest(self) -> int:
         """Most numbers per token that it has at once between its matrices."""
-        inner = [op for op in self.of(Product) if op.holder is Holder.FEED_FORWARD]
-        widths = [op.columns.whole for op in inner if op.split is Split.COLUMNS]
+        inner = [op for op in self.of(MatrixProduct) if op.holder is ParameterPart.FEED_FORWARD]
+        widths = [op.columns.whole for op in inner if op.split is MatrixSplit.COLUMNS]
         if core := self.core:
             widths.append((core.heads + 2 * core.key_value_heads) * core.qk_dim)
         if scan := self.scan:
@@ -187,7 +187,7 @@ class Layer:
     def num_matrices(self) -> tuple[int, int]:
         """Matrices of a checkpoint that may be quantized: outside the feed-forward, and in it."""
         counts = [0, 0]
-        for product in self.of(Product):
+        for product in self.of(MatrixProduct):
             counts[product.in_feed_forward] += 0 if product.sixteen_bit else product.joined
         for experts in self.of(Experts):
             counts[1] += experts.num_experts * experts.matrices
@@ -198,11 +198,11 @@ class Layer:
         return (op for op in self.operators if isinstance(op, kind))
 
 
-def _together(kept: list[Kept]) -> Kept:
+def _together(kept: list[SavedTensor]) -> SavedTensor:
     """The sum of what is kept alike."""
     split = sum(each.columns.split for each in kept)
     copied = (part for each in kept for part in each.columns.copied)
-    return replace(kept[0], columns=columns(Part(name="", count=split), *copied))
+    return replace(kept[0], columns=columns(ColumnPart(name="", count=split), *copied))
 
 
 @lru_cache(maxsize=4096)
@@ -242,7 +242,7 @@ def prediction_of(model: ModelSpec) -> Layer:
     return _end(prediction(model))
 
 
-def _end(operators: Iterator[Op]) -> Layer:
+def _end(operators: Iterator[LayerOperator]) -> Layer:
     """Nothing at an end is computed again, and nothing is kept that layers would keep."""
     return Layer(
         operators=tuple(replace(op, repeatable=False, repeated_by=(), keeps=()) for op in operators)
@@ -265,14 +265,14 @@ def patch_embedding(tower: Tower) -> Layer:
     """The product that makes a vector of each patch [1]_."""
     return _named(
         (
-            Product(
+            MatrixProduct(
                 name="patch_embedding",
                 module=_MODULE,
                 depth=tower.patch_width,
-                columns=plain(tower.hidden_size),
-                split=Split.NONE,
+                columns=even_columns(tower.hidden_size),
+                split=MatrixSplit.NONE,
                 bias=tower.hidden_size if tower.patch_bias else 0,
-                holder=Holder.EMBEDDING,
+                holder=ParameterPart.EMBEDDING,
                 reads="patches",
             ),
         )
@@ -285,20 +285,20 @@ def projector(tower: Tower) -> Layer:
     depth = tower.patches_per_token * tower.hidden_size
     return _named(
         (
-            Product(
+            MatrixProduct(
                 name="projector",
                 module=_MODULE,
                 depth=depth,
-                columns=plain(max(round(tower.projector_parameters / depth), 1)),
-                split=Split.NONE,
-                holder=Holder.EMBEDDING,
+                columns=even_columns(max(round(tower.projector_parameters / depth), 1)),
+                split=MatrixSplit.NONE,
+                holder=ParameterPart.EMBEDDING,
                 reads="patches",
             ),
         )
     )
 
 
-def _named(operators: tuple[Op, ...]) -> Layer:
+def _named(operators: tuple[LayerOperator, ...]) -> Layer:
     return Layer(
         operators=tuple(replace(op, name=f"vision_{op.name}", module=_MODULE) for op in operators)
     )
@@ -367,18 +367,18 @@ def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     layer = describe(hidden_size, group)
     held = held_by(layer.operators)
     return LayerParameters(
-        attention=held[Holder.ATTENTION],
-        feed_forward=held[Holder.FEED_FORWARD],
-        experts=held[Holder.EXPERTS],
+        attention=held[ParameterPart.ATTENTION],
+        feed_forward=held[ParameterPart.FEED_FORWARD],
+        experts=held[ParameterPart.EXPERTS],
         active_experts=layer.experts.met if layer.experts else 0,
-        router=held[Holder.ROUTER],
-        norms=held[Holder.NORMS],
+        router=held[ParameterPart.ROUTER],
+        norms=held[ParameterPart.NORMS],
     )
 
 
-def held_by(operators: Iterable[Op]) -> dict[Holder, int]:
+def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
     """Parameters of operators, by the part of the model that they count in."""
-    held = dict.fromkeys(Holder, 0)
+    held = dict.fromkeys(ParameterPart, 0)
     for op in operators:
         held[op.holder] += op.parameters
     return held
@@ -392,7 +392,7 @@ def logits_met(model: ModelSpec) -> int:
 @lru_cache(maxsize=256)
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
-    held = dict.fromkeys(Holder, 0)
+    held = dict.fromkeys(ParameterPart, 0)
     active_experts = 0
     for number, layer in _pieces(model):
         active_experts += number * (layer.experts.met if layer.experts else 0)
@@ -400,16 +400,16 @@ def count_parameters(model: ModelSpec) -> ParameterCount:
             held[holder] += number * parameters
     used = model.vocab_size * model.hidden_size if model.ties_head else 0
     return ParameterCount(
-        embedding=held[Holder.EMBEDDING],
-        attention=held[Holder.ATTENTION],
-        feed_forward=held[Holder.FEED_FORWARD],
-        experts=held[Holder.EXPERTS],
+        embedding=held[ParameterPart.EMBEDDING],
+        attention=held[ParameterPart.ATTENTION],
+        feed_forward=held[ParameterPart.FEED_FORWARD],
+        experts=held[ParameterPart.EXPERTS],
         active_experts=active_experts,
-        router=held[Holder.ROUTER],
-        norms=held[Holder.NORMS],
-        logits=held[Holder.LOGITS],
-        prediction=held[Holder.PREDICTION],
-        looked_up=held[Holder.EMBEDDING] - used,
+        router=held[ParameterPart.ROUTER],
+        norms=held[ParameterPart.NORMS],
+        logits=held[ParameterPart.LOGITS],
+        prediction=held[ParameterPart.PREDICTION],
+        looked_up=held[ParameterPart.EMBEDDING] - used,
     )
 
 

@@ -16,7 +16,7 @@ from planner.base.enums import AdapterTargets
 from planner.base.records import record
 
 
-class Spread(StrEnum):
+class RankSpread(StrEnum):
     """How the ranks of a tensor-parallel group share the numbers that a layer works on.
 
     ``TENSOR``: all tokens, a share of the columns. ``TOKENS``: all columns of the tokens whose
@@ -55,7 +55,7 @@ class Element(StrEnum):
 
 
 @record(kw_only=True)
-class Part:
+class ColumnPart:
     """``count`` heads or columns of ``width`` numbers that belong together.
 
     With ``copied`` every tensor-parallel rank has one at least: key-value heads, fewer than
@@ -79,7 +79,7 @@ class Part:
 class Columns:
     """The columns of a matrix or of a tensor, part by part."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnPart, ...]
 
     @property
     def whole(self) -> int:
@@ -92,7 +92,7 @@ class Columns:
         return sum(part.columns for part in self.parts if not part.copied)
 
     @property
-    def copied(self) -> tuple[Part, ...]:
+    def copied(self) -> tuple[ColumnPart, ...]:
         """The parts of which every rank has one head at least."""
         return tuple(part for part in self.parts if part.copied)
 
@@ -109,18 +109,18 @@ def heads_on_rank(heads: int, tensor_parallel: Numeric) -> Numeric:
     return np.maximum(heads / np.asarray(tensor_parallel), 1.0)
 
 
-def columns(*parts: Part) -> Columns:
+def columns(*parts: ColumnPart) -> Columns:
     """The columns of these parts."""
     return Columns(parts)
 
 
-def plain(width: int, name: str = "") -> Columns:
+def even_columns(width: int, name: str = "") -> Columns:
     """So many columns that ranks divide evenly."""
-    return Columns((Part(name=name, count=width),))
+    return Columns((ColumnPart(name=name, count=width),))
 
 
 @record(kw_only=True)
-class Kept:
+class SavedTensor:
     """Numbers per token that a layer keeps for its backward pass.
 
     ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
@@ -129,29 +129,31 @@ class Kept:
 
     columns: Columns
     element: Element
-    spread: Spread
+    spread: RankSpread
     remade_by: tuple[str, ...] = ()
     eager: bool = False
 
-    def also_by(self, *modules: str) -> Kept:
+    def also_by(self, *modules: str) -> SavedTensor:
         """The same, which recomputation of these modules makes again, too."""
         return replace(self, remade_by=(*self.remade_by, *modules))
 
 
-def kept(
+def saved_tensor(
     width: int | Columns,
     element: Element = Element.SIXTEEN_BIT,
-    spread: Spread = Spread.TENSOR,
+    spread: RankSpread = RankSpread.TENSOR,
     remade_by: tuple[str, ...] = (),
     *,
     eager: bool = False,
-) -> Kept:
+) -> SavedTensor:
     """So many numbers per token, of a kind, spread over the ranks in a way."""
-    which = plain(width) if isinstance(width, int) else width
-    return Kept(columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager)
+    which = even_columns(width) if isinstance(width, int) else width
+    return SavedTensor(
+        columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager
+    )
 
 
-class Holder(StrEnum):
+class ParameterPart(StrEnum):
     """The part of a model's parameters that an operator's weights count in."""
 
     ATTENTION = "attention"
@@ -164,7 +166,7 @@ class Holder(StrEnum):
     PREDICTION = "prediction"
 
 
-class Split(StrEnum):
+class MatrixSplit(StrEnum):
     """The side of a matrix that tensor parallelism divides."""
 
     COLUMNS = "columns"
@@ -173,7 +175,7 @@ class Split(StrEnum):
 
 
 @record(kw_only=True)
-class Op:
+class LayerOperator:
     """What every operator has.
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if ``sharded``.
@@ -186,10 +188,10 @@ class Op:
 
     name: str
     module: str
-    holder: Holder = Holder.NORMS
+    holder: ParameterPart = ParameterPart.NORMS
     weights: int = 0
     sharded: bool = False
-    keeps: tuple[Kept, ...] = ()
+    keeps: tuple[SavedTensor, ...] = ()
     repeated_by: tuple[str, ...] = ()
     in_feed_forward: bool = False
     repeatable: bool = True
@@ -208,12 +210,12 @@ class Op:
 
 
 @record(kw_only=True)
-class Weights(Op):
+class Weights(LayerOperator):
     """Parameters whose own work is too little to describe: norms of heads, sinks, gates."""
 
 
 @record(kw_only=True)
-class Product(Op):
+class MatrixProduct(LayerOperator):
     """A product with a matrix of ``depth`` rows and ``columns``, for the tokens of ``rows``.
 
     ``bias``: numbers added to the outputs, part of the weights. ``tied``: the matrix is another
@@ -224,8 +226,8 @@ class Product(Op):
 
     depth: int
     columns: Columns
-    split: Split = Split.COLUMNS
-    rows: Spread = Spread.TENSOR
+    split: MatrixSplit = MatrixSplit.COLUMNS
+    rows: RankSpread = RankSpread.TENSOR
     bias: int = 0
     tied: bool = False
     sharded: bool = True
@@ -240,16 +242,18 @@ class Product(Op):
         return matrix + self.bias + self.weights
 
 
-def whole(name: str, module: str, depth: int, width: int, holder: Holder, reads: str) -> Product:
+def unsharded_product(
+    name: str, module: str, depth: int, width: int, holder: ParameterPart, reads: str
+) -> MatrixProduct:
     """A product that every rank makes whole, of the tokens it holds."""
-    return Product(
-        name=name, module=module, depth=depth, columns=plain(width), split=Split.NONE,
-        rows=Spread.TOKENS, holder=holder, reads=reads,
+    return MatrixProduct(
+        name=name, module=module, depth=depth, columns=even_columns(width), split=MatrixSplit.NONE,
+        rows=RankSpread.TOKENS, holder=holder, reads=reads,
     )  # fmt: skip
 
 
 @record(kw_only=True)
-class Elementwise(Op):
+class Elementwise(LayerOperator):
     """A memory-bound kernel over ``columns`` of each token.
 
     ``forward`` and ``backward`` are how many 16-bit tensors of that size a fused kernel reads and
@@ -258,7 +262,7 @@ class Elementwise(Op):
     """
 
     columns: Columns
-    spread: Spread
+    spread: RankSpread
     forward: int
     backward: int
     eager: tuple[int, int] | None = None
@@ -275,7 +279,7 @@ class Lookup(Elementwise):
 
 
 @record(kw_only=True)
-class AttentionCore(Op):
+class AttentionCore(LayerOperator):
     """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
 
     Sizes of heads are those of the expanded form. ``latent_width``: numbers per token of the
@@ -320,12 +324,14 @@ class AttentionCore(Op):
     def key_value_columns(self) -> Columns:
         """Keys and values of one token."""
         return columns(
-            Part(name="kv", count=self.key_value_heads, width=self.qk_dim + self.v_dim, copied=True)
+            ColumnPart(
+                name="kv", count=self.key_value_heads, width=self.qk_dim + self.v_dim, copied=True
+            )
         )
 
 
 @record(kw_only=True)
-class IndexScores(Op):
+class IndexScores(LayerOperator):
     """Scores of all keys before a query by ``heads`` of ``head_dim``, which choose what it reads.
 
     Every rank scores with all heads. There is one key for ``compress_ratio`` tokens.
@@ -337,7 +343,7 @@ class IndexScores(Op):
 
 
 @record(kw_only=True)
-class Scan(Op):
+class Scan(LayerOperator):
     """The recurrence of linear attention or of a state-space layer over a state of fixed size.
 
     ``delta_rule``: the gated delta net. ``mixed``: numbers of queries, keys and values, which a
@@ -382,7 +388,7 @@ class Scan(Op):
 
 
 @record(kw_only=True)
-class Experts(Op):
+class Experts(LayerOperator):
     """All matrices of routed experts, each on the tokens sent to it.
 
     ``depth`` is the width of what an expert reads and writes, ``width`` that between its matrices;
@@ -413,7 +419,7 @@ class Experts(Op):
 
 
 @record(kw_only=True)
-class Permute(Op):
+class Permute(LayerOperator):
     """Sorting ``columns`` of each copy of a token by expert, and back after the experts."""
 
     columns: Columns
@@ -421,7 +427,7 @@ class Permute(Op):
 
 
 @record(kw_only=True)
-class ExpertBias(Op):
+class ExpertBias(LayerOperator):
     """Adding the weighted bias of each expert to its outputs, where kernels of their own do."""
 
     columns: Columns
@@ -429,7 +435,7 @@ class ExpertBias(Op):
 
 
 @record(kw_only=True)
-class ExpertExchange(Op):
+class ExpertExchange(LayerOperator):
     """``columns`` of each token's copies go to their experts and come back."""
 
     columns: Columns
@@ -437,26 +443,26 @@ class ExpertExchange(Op):
 
 
 @record(kw_only=True)
-class BlockExchange(Op):
+class BlockExchange(LayerOperator):
     """What tensor parallelism exchanges around a block that ends in a row-split product."""
 
 
 @record(kw_only=True)
-class HeadExchange(Op):
+class HeadExchange(LayerOperator):
     """Context parallelism trades tokens for heads: ``columns`` before a scan and after it."""
 
     columns: Columns
 
 
 @record(kw_only=True)
-class VocabularyReduce(Op):
+class VocabularyReduce(LayerOperator):
     """The sum over shards of the vocabulary: of embeddings forward, of gradients ``backward``."""
 
     backward: bool
 
 
 @record(kw_only=True)
-class Loss(Op):
+class Loss(LayerOperator):
     """Softmax and cross-entropy over ``columns`` of logits."""
 
     columns: Columns

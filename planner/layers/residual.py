@@ -24,24 +24,24 @@ from planner.base.enums import AdapterTargets
 from planner.base.software_enums import MLPWI, MLPWO
 from planner.layers.operators import (
     BlockExchange,
+    ColumnPart,
     Columns,
     Element,
     Elementwise,
     ExpertBias,
     ExpertExchange,
     Experts,
-    Holder,
+    LayerOperator,
     Lookup,
-    Op,
-    Part,
+    MatrixProduct,
+    MatrixSplit,
+    ParameterPart,
     Permute,
-    Product,
-    Split,
-    Spread,
+    RankSpread,
     Weights,
-    kept,
-    plain,
-    whole,
+    even_columns,
+    saved_tensor,
+    unsharded_product,
 )
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
@@ -71,19 +71,21 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
     .. [1] B. Zhang and R. Sennrich, "Root mean square layer normalization," 2019,
        arXiv:1910.07467, equation 4.
     """
-    own = kept(width, Element.RESIDUAL, Spread.TOKENS)
-    in_fp32 = kept(width, Element.FP32, Spread.TOKENS, ("layernorm", *blocks), eager=True)
+    own = saved_tensor(width, Element.RESIDUAL, RankSpread.TOKENS)
+    in_fp32 = saved_tensor(
+        width, Element.FP32, RankSpread.TOKENS, ("layernorm", *blocks), eager=True
+    )
     keeps = (own,) if bias else (own, in_fp32)
     return Elementwise(
         name=name,
         module="norm",
-        columns=plain(width),
-        spread=Spread.TOKENS,
+        columns=even_columns(width),
+        spread=RankSpread.TOKENS,
         forward=2,
         backward=3,
         eager=None if bias else RMS_NORM,
         weights=norm_weights(width, sets, bias),
-        holder=Holder.NORMS,
+        holder=ParameterPart.NORMS,
         repeated_by=("layernorm", *blocks),
         in_feed_forward=bool(blocks),
         keeps=keeps if sets else (),
@@ -100,15 +102,15 @@ def residual(name: str, width: int) -> Elementwise:
     return Elementwise(
         name=name,
         module="residual",
-        columns=plain(width),
-        spread=Spread.TOKENS,
+        columns=even_columns(width),
+        spread=RankSpread.TOKENS,
         forward=3,
         backward=3,
-        keeps=(kept(width, Element.DROPOUT_MASK, Spread.TOKENS),),
+        keeps=(saved_tensor(width, Element.DROPOUT_MASK, RankSpread.TOKENS),),
     )
 
 
-def streams(name: str, width: int, number: int) -> Iterator[Op]:
+def streams(name: str, width: int, number: int) -> Iterator[LayerOperator]:
     """What makes the input of a block of several residual streams; nothing where there is one.
 
     A projection of all n streams gives n weights of what enters the block, n of what leaves it, and
@@ -130,15 +132,15 @@ def streams(name: str, width: int, number: int) -> Iterator[Op]:
     yield Elementwise(
         name=f"{name}_mixed",
         module="residual_streams",
-        columns=plain(width),
-        spread=Spread.TOKENS,
+        columns=even_columns(width),
+        spread=RankSpread.TOKENS,
         forward=forward,
         backward=2 * forward,
-        keeps=(kept((number - 1) * width, Element.RESIDUAL, Spread.TOKENS),),
+        keeps=(saved_tensor((number - 1) * width, Element.RESIDUAL, RankSpread.TOKENS),),
     )
 
 
-def sources(name: str, width: int, number: int) -> Iterator[Op]:
+def sources(name: str, width: int, number: int) -> Iterator[LayerOperator]:
     """What makes the input of a block of sums of blocks before it; nothing where there is none.
 
     Each sum is normed and scored by one vector, and they are added up by the softmax of these
@@ -155,45 +157,45 @@ def sources(name: str, width: int, number: int) -> Iterator[Op]:
     yield Elementwise(
         name=name,
         module="residual_streams",
-        columns=plain(width),
-        spread=Spread.TOKENS,
+        columns=even_columns(width),
+        spread=RankSpread.TOKENS,
         forward=number + 1,
         backward=2 * (number + 1),
         weights=2 * width,
-        holder=Holder.NORMS,
+        holder=ParameterPart.NORMS,
     )
 
 
-def one_of_streams(width: int, number: int) -> Iterator[Op]:
+def one_of_streams(width: int, number: int) -> Iterator[LayerOperator]:
     """What makes one stream of several after the last layer; nothing where there is one."""
     if number == 1:
         return
     yield _mixes("final_streams", width, number, number, weights=number + 1)
 
 
-def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> Product:
-    return Product(
+def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> MatrixProduct:
+    return MatrixProduct(
         name=name,
         module="residual_streams",
         depth=number * width,
-        columns=plain(mixes),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
+        columns=even_columns(mixes),
+        split=MatrixSplit.NONE,
+        rows=RankSpread.TOKENS,
         weights=weights,
-        holder=Holder.NORMS,
+        holder=ParameterPart.NORMS,
         sharded=False,
         sixteen_bit=True,
         reads="residual_streams",
     )
 
 
-def added(name: str, width: int, number: int) -> Iterator[Op]:
+def added(name: str, width: int, number: int) -> Iterator[LayerOperator]:
     """The residual after a block; of several streams it is part of what mixes them."""
     if number == 1:
         yield residual(name, width)
 
 
-def predicted(h: int, number: int) -> Iterator[Op]:
+def predicted(h: int, number: int) -> Iterator[LayerOperator]:
     """Every stream as a mix of all of them, by weights of the one that is computed [4]_."""
     if number < 2:
         return
@@ -202,7 +204,7 @@ def predicted(h: int, number: int) -> Iterator[Op]:
     yield _mixed("altup_predicted", h, number)
 
 
-def corrected(h: int, number: int) -> Iterator[Op]:
+def corrected(h: int, number: int) -> Iterator[LayerOperator]:
     """What the layer changed, added to every stream by weights of the result [4]_."""
     if number < 2:
         return
@@ -211,23 +213,25 @@ def corrected(h: int, number: int) -> Iterator[Op]:
     yield _mixed("altup_corrected", h, number)
 
 
-def altup_ends(name: str, h: int, number: int) -> Iterator[Op]:
+def altup_ends(name: str, h: int, number: int) -> Iterator[LayerOperator]:
     """The projections that make other streams of the first, or one of all."""
     if number > 1:
-        yield replace(_product(name, h, (number - 1) * h), holder=Holder.FEED_FORWARD)
+        yield replace(_product(name, h, (number - 1) * h), holder=ParameterPart.FEED_FORWARD)
 
 
-def laurel(h: int, group: LayerGroup) -> Iterator[Op]:
+def laurel(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
     """A product of low rank with the input of the attention, and a norm behind it [4]_."""
     if rank := group.laurel_rank:
         yield _product("laurel_down", h, rank)
-        yield replace(_product("laurel_up", rank, h), keeps=(kept(rank, spread=Spread.TOKENS),))
+        yield replace(
+            _product("laurel_up", rank, h), keeps=(saved_tensor(rank, spread=RankSpread.TOKENS),)
+        )
         yield norm("laurel_norm", h, 1, bias=False)
 
 
-def _product(name: str, depth: int, columns: int, weights: int = 0) -> Product:
+def _product(name: str, depth: int, columns: int, weights: int = 0) -> MatrixProduct:
     """A product that every rank computes of the tokens it holds."""
-    found = whole(name, "residual_streams", depth, columns, Holder.NORMS, name)
+    found = unsharded_product(name, "residual_streams", depth, columns, ParameterPart.NORMS, name)
     return replace(found, weights=weights, sharded=False, sixteen_bit=True)
 
 
@@ -236,15 +240,15 @@ def _mixed(name: str, h: int, number: int) -> Elementwise:
     return Elementwise(
         name=name,
         module="residual_streams",
-        columns=plain(h),
-        spread=Spread.TOKENS,
+        columns=even_columns(h),
+        spread=RankSpread.TOKENS,
         forward=2 * number,
         backward=4 * number,
-        keeps=(kept((number - 1) * h, Element.RESIDUAL, Spread.TOKENS),),
+        keeps=(saved_tensor((number - 1) * h, Element.RESIDUAL, RankSpread.TOKENS),),
     )
 
 
-def per_layer_embedding(model: ModelSpec) -> Iterator[Op]:
+def per_layer_embedding(model: ModelSpec) -> Iterator[LayerOperator]:
     """One table of the inputs of all layers, and the projection of the embedding that is added."""
     width = model.per_layer_inputs
     if not width:
@@ -252,53 +256,55 @@ def per_layer_embedding(model: ModelSpec) -> Iterator[Op]:
     yield Lookup(
         name="per_layer_embedding",
         module="embedding",
-        columns=plain(width),
-        spread=Spread.TOKENS,
+        columns=even_columns(width),
+        spread=RankSpread.TOKENS,
         forward=2,
         backward=5,
         weights=model.vocab_size_per_layer_input * width,
-        holder=Holder.EMBEDDING,
+        holder=ParameterPart.EMBEDDING,
         sharded=True,
     )
     each = max(group.hidden_size_per_layer_input for group in model.layer_groups)
-    yield Product(
+    yield MatrixProduct(
         name="per_layer_projection",
         module="embedding",
         depth=model.hidden_size,
-        columns=plain(width),
+        columns=even_columns(width),
         weights=each,
-        holder=Holder.FEED_FORWARD,
+        holder=ParameterPart.FEED_FORWARD,
         reads="embedding",
     )
 
 
-def per_layer_block(h: int, group: LayerGroup) -> Iterator[Op]:
+def per_layer_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
     """Down to the width of the layer's input, times this input, back, and a norm."""
     width = group.hidden_size_per_layer_input
     if not width:
         return
-    yield _whole("per_layer_gate", h, width, h)
+    yield _unsharded_projection("per_layer_gate", h, width, h)
     yield Elementwise(
         name="per_layer_activation",
         module="activation",
-        columns=plain(width),
-        spread=Spread.TENSOR,
+        columns=even_columns(width),
+        spread=RankSpread.TENSOR,
         forward=3,
         backward=5,
         eager=GATED,
-        keeps=(kept(2 * width),),
+        keeps=(saved_tensor(2 * width),),
     )
-    yield _whole("per_layer_output", width, h, width)
+    yield _unsharded_projection("per_layer_output", width, h, width)
     yield norm("per_layer_norm", h, 1, bias=False)
 
 
-def _whole(name: str, depth: int, columns: int, keeps: int) -> Product:
+def _unsharded_projection(name: str, depth: int, columns: int, keeps: int) -> MatrixProduct:
     """A projection that every rank has whole."""
-    found = whole(name, "feed_forward", depth, columns, Holder.FEED_FORWARD, name)
-    return replace(found, sharded=False, keeps=(kept(keeps, spread=Spread.TOKENS),))
+    found = unsharded_product(
+        name, "feed_forward", depth, columns, ParameterPart.FEED_FORWARD, name
+    )
+    return replace(found, sharded=False, keeps=(saved_tensor(keeps, spread=RankSpread.TOKENS),))
 
 
-def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
+def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
     """From the norm before the feed-forward to the residual after it; nothing where it has none."""
     if not (feed_forward := group.feed_forward):
         return
@@ -320,7 +326,7 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[Op]:
     yield from added("feed_forward_residual", h, group.residual_streams)
 
 
-def _inside(op: Op) -> Op:
+def _inside(op: LayerOperator) -> LayerOperator:
     return replace(op, in_feed_forward=True)
 
 
@@ -329,120 +335,128 @@ def _module(feed_forward: FeedForwardSpec) -> str:
     return "moe" if feed_forward.num_experts else "mlp"
 
 
-def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+def _from_input_to_output(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
     """The block without norm and residual; its first product keeps what all of it reads."""
-    operators: list[Op] = []
+    operators: list[LayerOperator] = []
     if feed_forward.num_experts:
         operators += _experts(h, feed_forward)
     if feed_forward.shared_width:
         dense = _dense(h, feed_forward, feed_forward.shared_width)
         operators += map(_shared, dense) if feed_forward.num_experts else dense
-    read = kept(h, Element.FEED_FORWARD_INPUT, Spread.TOKENS, ("layernorm",))
+    read = saved_tensor(h, Element.FEED_FORWARD_INPUT, RankSpread.TOKENS, ("layernorm",))
     first, *others = operators
     yield replace(first, keeps=(read, *first.keeps))
     yield from others
 
 
-def _shared(op: Op) -> Op:
+def _shared(op: LayerOperator) -> LayerOperator:
     """An operator of the experts that every token visits."""
     keeps = tuple(each.also_by("shared_experts") for each in op.keeps)
     return replace(op, keeps=keeps, repeated_by=("shared_experts", *op.repeated_by))
 
 
-def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[Op]:
+def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerOperator]:
     """Every matrix beside the last, a function of their outputs, the last [6]_."""
     names = ("gate", "up") if feed_forward.gated else ("up",)
     inputs = len(names)
     adapter = AdapterTargets.ALL_LINEAR
-    yield Product(
+    yield MatrixProduct(
         name="_".join(names),
         module="feed_forward",
         depth=h,
-        columns=Columns(tuple(Part(name=n, count=width, adapter=adapter) for n in names)),
+        columns=Columns(tuple(ColumnPart(name=n, count=width, adapter=adapter) for n in names)),
         bias=inputs * width if feed_forward.bias else 0,
-        holder=Holder.FEED_FORWARD,
+        holder=ParameterPart.FEED_FORWARD,
         reads="feed_forward",
         joined=inputs,
         makes=MLPWI,
     )
-    keeps = [kept(inputs * width, Element.ACTIVATION_INPUT)]
+    keeps = [saved_tensor(inputs * width, Element.ACTIVATION_INPUT)]
     if feed_forward.gated:  # eager kernels keep the function of the gate, too, for the product
-        keeps.append(kept(width, remade_by=("mlp_act",), eager=True))
+        keeps.append(saved_tensor(width, remade_by=("mlp_act",), eager=True))
     yield Elementwise(
         name="activation",
         module="activation",
-        columns=plain(width),
-        spread=Spread.TENSOR,
+        columns=even_columns(width),
+        spread=RankSpread.TENSOR,
         forward=inputs + 1,
         backward=2 * inputs + 1,
         eager=GATED if feed_forward.gated else None,
         keeps=tuple(keeps),
         repeated_by=("mlp_act",),
     )
-    yield Product(
+    yield MatrixProduct(
         name="down",
         module="feed_forward",
         depth=width,
-        columns=Columns((Part(name="down", count=h, adapter=adapter),)),
-        split=Split.ROWS,
+        columns=Columns((ColumnPart(name="down", count=h, adapter=adapter),)),
+        split=MatrixSplit.ROWS,
         bias=h if feed_forward.bias else 0,
-        holder=Holder.FEED_FORWARD,
+        holder=ParameterPart.FEED_FORWARD,
         reads="activation",
-        keeps=(kept(width, Element.DOWN_INPUT, remade_by=("mlp_act",)),),
+        keeps=(saved_tensor(width, Element.DOWN_INPUT, remade_by=("mlp_act",)),),
         makes=MLPWO,
     )
     yield BlockExchange(name="feed_forward_tensor_parallel", module="feed_forward", makes=MLPWO)
 
 
-def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
     """Router, dispatch, routed experts, combine [7]_."""
     k, width = feed_forward.num_experts_per_tok, feed_forward.expert_inputs(h)
     yield from _router(h, feed_forward)
     if feed_forward.moe_latent_size:
         yield _latent("latent_down", h, width)
-        yield replace(_latent("latent_up", width, h), keeps=(kept(width, spread=Spread.TOKENS),))
-    yield Permute(name="permute", module="experts", columns=plain(width), per_token=k)
+        yield replace(
+            _latent("latent_up", width, h), keeps=(saved_tensor(width, spread=RankSpread.TOKENS),)
+        )
+    yield Permute(name="permute", module="experts", columns=even_columns(width), per_token=k)
     yield _routed(feed_forward, k, width)
     if feed_forward.bias:
-        yield ExpertBias(name="expert_bias", module="experts", columns=plain(width), per_token=k)
+        yield ExpertBias(
+            name="expert_bias", module="experts", columns=even_columns(width), per_token=k
+        )
     yield ExpertExchange(
-        name="experts_all_to_all", module="experts", columns=plain(width), per_token=k
+        name="experts_all_to_all", module="experts", columns=even_columns(width), per_token=k
     )
 
 
-def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[Op]:
+def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
     """Scores of all experts, whole on every rank; the bias may steer the load only [8]_."""
     experts = feed_forward.num_experts
-    yield Product(
+    yield MatrixProduct(
         name="router",
         module="router",
         depth=h,
-        columns=plain(experts),
-        split=Split.NONE,
-        rows=Spread.TOKENS,
+        columns=even_columns(experts),
+        split=MatrixSplit.NONE,
+        rows=RankSpread.TOKENS,
         bias=experts if feed_forward.router_bias else 0,
-        holder=Holder.ROUTER,
+        holder=ParameterPart.ROUTER,
         sharded=False,
         sixteen_bit=True,
         reads="feed_forward",
         # Logits and probabilities.
-        keeps=(kept(2 * experts, Element.FP32, Spread.TOKENS),),
+        keeps=(saved_tensor(2 * experts, Element.FP32, RankSpread.TOKENS),),
     )
     if feed_forward.shared_expert_gate:
-        yield Weights(name="shared_expert_gate", module="router", weights=h, holder=Holder.ROUTER)
+        yield Weights(
+            name="shared_expert_gate", module="router", weights=h, holder=ParameterPart.ROUTER
+        )
 
 
-def _latent(name: str, depth: int, width: int) -> Product:
+def _latent(name: str, depth: int, width: int) -> MatrixProduct:
     """A projection to what experts read, or back, whole on every rank."""
     reads = "feed_forward" if name == "latent_down" else "expert_outputs"
-    return replace(whole(name, "experts", depth, width, Holder.ROUTER, reads), sharded=False)
+    return replace(
+        unsharded_product(name, "experts", depth, width, ParameterPart.ROUTER, reads), sharded=False
+    )
 
 
 def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
     """Matrices of the experts, which keep what was sent to them and what they made of it."""
     width, of_activation = feed_forward.moe_intermediate_size, 2 if feed_forward.gated else 1
     bias = of_activation * width + inputs if feed_forward.bias else 0
-    element, spread = Element.FEED_FORWARD_INPUT, Spread.EXPERTS
+    element, spread = Element.FEED_FORWARD_INPUT, RankSpread.EXPERTS
     return Experts(
         name="experts",
         module="experts",
@@ -452,11 +466,11 @@ def _routed(feed_forward: FeedForwardSpec, k: int, inputs: int) -> Experts:
         width=width,
         matrices=of_activation + 1,
         bias=bias,
-        holder=Holder.EXPERTS,
+        holder=ParameterPart.EXPERTS,
         keeps=(
-            kept(k * inputs, element, spread),
-            kept(k * inputs, Element.EXPERT_OUTPUT, spread),
-            kept(k * of_activation * width, Element.ACTIVATION_INPUT, spread),
-            kept(k * width, Element.DOWN_INPUT, spread, ("moe_act",)),
+            saved_tensor(k * inputs, element, spread),
+            saved_tensor(k * inputs, Element.EXPERT_OUTPUT, spread),
+            saved_tensor(k * of_activation * width, Element.ACTIVATION_INPUT, spread),
+            saved_tensor(k * width, Element.DOWN_INPUT, spread, ("moe_act",)),
         ),
     )

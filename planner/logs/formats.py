@@ -13,7 +13,7 @@ from typing import Any
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
 from planner.logs import serving
-from planner.logs.reading import OUT_OF_MEMORY, Log, Reading
+from planner.logs.reading import OUT_OF_MEMORY, Log, LogSummary
 from planner.logs.rollouts import ROLLOUT_TRAINERS
 from planner.logs.trainers import (
     HUGGING_FACE,
@@ -36,7 +36,7 @@ class Format:
     name: str
     says: str
     reads: Callable[[Any], bool]
-    read: Callable[[Any], Reading]
+    read: Callable[[Any], LogSummary]
     takes_all: bool = False
 
 
@@ -93,7 +93,7 @@ FILES = (
 NAMES = tuple(dict.fromkeys(one.name for one in (*TEXTS, *FILES)))
 
 
-def read_log(path: Path, name: str | None = None) -> Reading:
+def read_log(path: Path, name: str | None = None) -> LogSummary:
     """What a log or a result file measured; ``name`` is its format, else its lines tell it.
 
     Of a folder it is the result that a tool leaves there.
@@ -118,7 +118,7 @@ def read_log(path: Path, name: str | None = None) -> Reading:
     if reading is None or reading.is_empty:
         if not ran_out:
             raise LaunchError(_nothing(log, name))
-        reading = Reading(
+        reading = LogSummary(
             format=name or OUT_OF_MEMORY.replace("_", "-"),
             title="a run that ran out of memory",
             is_training=None,
@@ -142,7 +142,7 @@ def _file_in(folder: Path) -> Path:
     return first
 
 
-def _of_objects(log: Log, name: str | None) -> Reading | None:
+def _of_objects(log: Log, name: str | None) -> LogSummary | None:
     for known in FILES:
         if name not in (None, known.name):
             continue

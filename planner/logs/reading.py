@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median, quantiles
 
-from planner.base.reading import opened, unreadable
+from planner.base.reading import open_regular_file, read_error
 from planner.base.records import record
 from planner.errors import LaunchError
 
@@ -29,24 +29,24 @@ SAMPLES = "samples_per_s"
 _LARGEST = 1e15
 
 
-def plain_number(given: object) -> float | None:
+def plain_number(value: object) -> float | None:
     """A number of a log, from text or JSON; None where it is none that a run can have."""
-    if isinstance(given, bool) or not isinstance(given, str | int | float):
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = float(given)
+        found = float(value)
     except (ValueError, OverflowError):
         return None
     return found if abs(found) <= _LARGEST else None
 
 
-def plain_count(given: object) -> int:
+def plain_count(value: object) -> int:
     """A whole number of a log; 0 where it is none that a run can have."""
-    return int(plain_number(given) or 0)
+    return int(plain_number(value) or 0)
 
 
 @record(kw_only=True)
-class Step:
+class LoggedStep:
     """A line about one step, or about the steps since the line before.
 
     ``value`` is that of the reading's quantity; ``batch`` is the global batch size where the
@@ -62,7 +62,7 @@ class Step:
 
 
 @record(kw_only=True)
-class Reading:
+class LogSummary:
     """What was understood of a log.
 
     ``format`` is its name for ``--log-format``, ``title`` what printed it, ``is_training`` None
@@ -82,7 +82,7 @@ class Reading:
     on_rollouts: bool = False
     per_update: bool = False
     quantity: str = STEP_TIME
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LoggedStep, ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)
     percentiles: Mapping[tuple[str, int], float] = field(default_factory=dict)
     memory: Mapping[str, float] = field(default_factory=dict)
@@ -107,7 +107,7 @@ _RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
 
 
 @record(kw_only=True)
-class Line:
+class LogLine:
     """A line without colours and without what a launcher wrote before it.
 
     ``stream`` tells the rank that printed it as far as the launcher does, else it is empty.
@@ -133,7 +133,7 @@ class Log:
             return True
         return bool(ends) and _is_cut(ends[0])
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[LogLine]:
         """Every line but one that the end of the file cuts, so that its last number is a part.
 
         Raises LaunchError if the file cannot be read, or is larger than a log is.
@@ -149,7 +149,7 @@ class Log:
         except (EOFError, zlib.error):
             return
         except OSError as error:
-            raise unreadable(self.path, error, LaunchError) from error
+            raise read_error(self.path, error, LaunchError) from error
 
     @cached_property
     def objects(self) -> tuple[object, ...]:
@@ -169,12 +169,12 @@ class Log:
         except (EOFError, zlib.error):
             return ""
         except OSError as error:
-            raise unreadable(self.path, error, LaunchError) from error
+            raise read_error(self.path, error, LaunchError) from error
         return text
 
     def _pieces(self) -> Iterator[str]:
         """Lines with one kind of end, overlong ones in parts; progress bars end theirs by CR."""
-        with opened(self.path, LaunchError) as file:
+        with open_regular_file(self.path, LaunchError) as file:
             packed = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             stream = gzip.GzipFile(fileobj=file) if packed else file
@@ -188,12 +188,12 @@ def _is_cut(piece: str) -> bool:
     return is_open and any(map(str.isdigit, piece[len(piece.rstrip(_OF_NUMBERS)) :]))
 
 
-def _line(number: int, piece: str) -> Line:
+def _line(number: int, piece: str) -> LogLine:
     text = _ANSI.sub("", piece).rstrip()
     rank = _RANK.match(text)
     if rank is None:
-        return Line(number=number, stream="", text=text)
-    return Line(number=number, stream=rank[1] or rank[2], text=text[rank.end() :])
+        return LogLine(number=number, stream="", text=text)
+    return LogLine(number=number, stream=rank[1] or rank[2], text=text[rank.end() :])
 
 
 def _within(pieces: Iterator[str], most: int) -> Iterator[str]:
@@ -226,14 +226,14 @@ _WARMUP_STEPS = 3
 _WARMUP_SHARE = 0.1
 _MOST_WARMUP = 20
 # Ranks print the same step one after the other: only a longer way back is a restart.
-_RANKS_APART = 3
+_MAX_STEP_DISORDER = 3
 # A step so many times slower than the median held something else than a step.
 _SLOW = 1.5
-_MOST_TOLD = 3
+_MAX_NOTES = 3
 
 
 @record(kw_only=True)
-class Steady:
+class SteadyValue:
     """A quantity in steady state: its median, and what 80 % of its steps lie between.
 
     ``lines`` is how many lines of the log it was taken from, ``warmup`` how many were left out.
@@ -247,7 +247,7 @@ class Steady:
     notes: tuple[str, ...] = ()
 
 
-def steady_state(steps: Sequence[Step], quantity: str) -> Steady:
+def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
     """The steady state of the steps of a log, which has at least one."""
     batch = steps[-1].batch
     attempts = list(_attempts([step for step in steps if step.batch == batch]))
@@ -267,18 +267,20 @@ def steady_state(steps: Sequence[Step], quantity: str) -> Steady:
         notes.append("there is only one line: it includes warm-up")
     notes += _about_outliers(kept, middle, quantity)
     lines = len(values)
-    return Steady(value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes))
+    return SteadyValue(
+        value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes)
+    )
 
 
-def _attempts(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
     """The steps of each start of the run, each once, whoever printed it."""
-    found: defaultdict[int, defaultdict[int, list[Step]]]
+    found: defaultdict[int, defaultdict[int, list[LoggedStep]]]
     found = defaultdict(lambda: defaultdict(list))
     furthest: dict[str, int] = {}
     attempt: defaultdict[str, int] = defaultdict(int)
     for step in steps:
         before = furthest.get(step.stream, step.number)
-        if step.number <= before - _RANKS_APART:
+        if step.number <= before - _MAX_STEP_DISORDER:
             attempt[step.stream] += 1
             before = step.number
         furthest[step.stream] = max(before, step.number)
@@ -294,7 +296,7 @@ def _attempts(steps: Sequence[Step]) -> Iterator[list[Step]]:
         ]
 
 
-def _warmup(attempt: Sequence[Step]) -> int:
+def _warmup(attempt: Sequence[LoggedStep]) -> int:
     """How many lines of a start are left out: some steps, a tenth, never more than half."""
     lines = len(attempt)
     if lines < 2:
@@ -311,16 +313,16 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
     return tenths[0], tenths[-1]
 
 
-def _about_outliers(kept: Sequence[Step], middle: float, quantity: str) -> Iterator[str]:
+def _about_outliers(kept: Sequence[LoggedStep], middle: float, quantity: str) -> Iterator[str]:
     slower = [(_times(step.value, middle, quantity), step) for step in kept]
     slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
     if not slow:
         return
     told = ", ".join(
         f"step {step.number} {times:.1f} times{f' after {step.after}' if step.after else ''}"
-        for times, step in slow[:_MOST_TOLD]
+        for times, step in slow[:_MAX_NOTES]
     )
-    more = f", {len(slow) - _MOST_TOLD} more" if len(slow) > _MOST_TOLD else ""
+    more = f", {len(slow) - _MAX_NOTES} more" if len(slow) > _MAX_NOTES else ""
     yield f"{len(slow)} of {len(kept)} lines are slower than {_SLOW:g} medians: {told}{more}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from planner.logs.trainers import Trainer, patterns
+from planner.logs.trainers import TrainerLogFormat, patterns
 
 LOGPROBS, REFIT = "time_logprobs_s", "time_refit_s"
 """Phases of which logs tell the sum: of old and reference log-probabilities and values, and of what
@@ -58,7 +58,7 @@ def _step(text: str) -> re.Pattern[str]:
 
 
 ROLLOUT_TRAINERS = (
-    Trainer(
+    TrainerLogFormat(
         name="verl",
         title="verl",
         on_rollouts=True,
@@ -70,7 +70,7 @@ ROLLOUT_TRAINERS = (
         ),
         phases=patterns(**{name: rf"timing_s/{key}:{_NUMBER}" for name, key in _VERL.items()}),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="nemo-rl",
         title="NeMo-RL",
         on_rollouts=True,
@@ -81,7 +81,7 @@ ROLLOUT_TRAINERS = (
         phase_needle="s (",
         counted=False,
     ),
-    Trainer(
+    TrainerLogFormat(
         name="openrlhf",
         title="OpenRLHF",
         on_rollouts=True,
@@ -90,7 +90,7 @@ ROLLOUT_TRAINERS = (
         facts=patterns(output_tokens=_dictionary("", "(?:response|generated)_length")),
         phases=patterns(**{n: _dictionary("timing/", key) for n, key in _OPENRLHF.items()}),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="slime",
         title="slime",
         on_rollouts=True,
@@ -100,7 +100,7 @@ ROLLOUT_TRAINERS = (
         phases=patterns(**{n: _dictionary("perf/", f"{key}_time") for n, key in _SLIME.items()}),
         phase_needle="'perf/",
     ),
-    Trainer(
+    TrainerLogFormat(
         name="trl",
         title="TRL",
         on_rollouts=True,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from statistics import fmean, median, pstdev
 from typing import TypeGuard
 
-from planner.logs.reading import Line, Log, Reading, plain_count, plain_number
+from planner.logs.reading import Log, LogLine, LogSummary, plain_count, plain_number
 
 FIRST, TOKEN, LATENCY = "time_to_first_token_s", "time_per_output_token_s", "request_latency_s"
 OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s", "requests_per_s"
@@ -48,12 +48,12 @@ _ANNOUNCED = ("traffic request rate", "maximum request concurrency", "max reques
 _BENCH_TITLE = "Serving Benchmark Result"
 
 
-def reads_bench(line: Line) -> bool:
+def reads_bench(line: LogLine) -> bool:
     """Whether a line is the title of the table that a benchmark of serving prints."""
     return _BENCH_TITLE in line.text
 
 
-def read_bench_table(log: Log) -> Reading:
+def read_bench_table(log: Log) -> LogSummary:
     """The last table of a log of ``bench serve``."""
     found: dict[str, object] = {}
     announced: dict[str, object] = {}
@@ -86,7 +86,7 @@ def is_bench(found: object) -> bool:
     return isinstance(found, Mapping) and "mean_ttft_ms" in found and "request_throughput" in found
 
 
-def read_bench(found: Mapping[str, object]) -> Reading:
+def read_bench(found: Mapping[str, object]) -> LogSummary:
     """A result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
     numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
@@ -98,7 +98,7 @@ def read_bench(found: Mapping[str, object]) -> Reading:
             key_of = f"median_{key}_ms" if share == 50 else f"p{share}_{key}_ms"
             if value := numbers.get(key_of, numbers.get(f"p{share}_{key}_ms")):
                 percentiles[name, share] = value * _MS
-    return Reading(
+    return LogSummary(
         format=BENCH,
         title="a benchmark of serving",
         is_training=False,
@@ -148,11 +148,11 @@ def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[s
     return {f"{kind}_variation": 0.0 for kind in equal}
 
 
-def _lengths(given: object) -> list[float]:
+def _lengths(value: object) -> list[float]:
     """Lengths of requests, those that failed left out; none where these are no numbers."""
-    if not isinstance(given, list) or not all(_is_number(one) for one in given):
+    if not isinstance(value, list) or not all(_is_number(one) for one in value):
         return []
-    return [float(one) for one in given if one > 0]
+    return [float(one) for one in value if one > 0]
 
 
 def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
@@ -197,12 +197,12 @@ _TRTLLM_SHARE = re.compile(r"\[(TTFT|TPOT|Latency)\] P(\d+)\s*$")
 _TRTLLM_NAMES = {"TTFT": FIRST, "TPOT": TOKEN, "Latency": LATENCY}
 
 
-def reads_trtllm(line: Line) -> bool:
+def reads_trtllm(line: LogLine) -> bool:
     """Whether a line is of the overview that trtllm-bench prints."""
     return "PERFORMANCE OVERVIEW" in line.text
 
 
-def read_trtllm_table(log: Log) -> Reading:
+def read_trtllm_table(log: Log) -> LogSummary:
     """The overview of a log of ``trtllm-bench``."""
     printed, percentiles = {}, {}
     for line in log.lines():
@@ -226,7 +226,7 @@ def is_trtllm(found: object) -> bool:
     return isinstance(performance, Mapping) and "request_throughput_req_s" in performance
 
 
-def read_trtllm(found: Mapping[str, object]) -> Reading:
+def read_trtllm(found: Mapping[str, object]) -> LogSummary:
     """A report that ``trtllm-bench --report_json`` wrote."""
     performance, streaming = _table(found, "performance"), _table(found, "streaming_metrics")
     values, facts = (
@@ -253,8 +253,8 @@ def _trtllm(
     values: Mapping[str, float],
     facts: Mapping[str, float],
     percentiles: Mapping[tuple[str, int], float],
-) -> Reading:
-    return Reading(
+) -> LogSummary:
+    return LogSummary(
         format=TRTLLM,
         title="trtllm-bench",
         is_training=False,
@@ -286,7 +286,7 @@ def is_aiperf(found: object) -> bool:
     return isinstance(throughput, Mapping) and "avg" in throughput
 
 
-def read_aiperf(found: Mapping[str, object]) -> Reading:
+def read_aiperf(found: Mapping[str, object]) -> LogSummary:
     """A profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
     values, facts, percentiles = {}, {}, {}
     for key, (name, is_time) in _AIPERF.items():
@@ -305,7 +305,7 @@ def read_aiperf(found: Mapping[str, object]) -> Reading:
     for name in ("concurrency", "request_rate"):
         if number := next(_numbers_named(found.get("input_config"), name), None):
             facts[name] = number
-    return Reading(
+    return LogSummary(
         format=AIPERF,
         title="aiperf or genai-perf",
         is_training=False,
@@ -315,12 +315,12 @@ def read_aiperf(found: Mapping[str, object]) -> Reading:
     )
 
 
-def reads_aiperf(line: Line) -> bool:
+def reads_aiperf(line: LogLine) -> bool:
     """Whether a line is the header of a table that genai-perf or aiperf exported as CSV."""
     return line.text.startswith("Metric,avg,")
 
 
-def read_aiperf_table(log: Log) -> Reading:
+def read_aiperf_table(log: Log) -> LogSummary:
     """A profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
     found: dict[str, dict[str, object]] = {}
     header: Sequence[str] = ()
@@ -367,12 +367,12 @@ Speed = tuple[str, int, float]
 """``pp`` or ``tg``, for prompts and answers; tokens; tokens per second."""
 
 
-def reads_llama_bench(line: Line) -> bool:
+def reads_llama_bench(line: LogLine) -> bool:
     """Whether a line is a row of the table that llama-bench prints."""
     return _LLAMA_ROW.search(line.text) is not None
 
 
-def read_llama_table(log: Log) -> Reading:
+def read_llama_table(log: Log) -> LogSummary:
     """The rows of llama-bench in a log."""
     found = (_LLAMA_ROW.search(line.text) for line in log.lines())
     return _bench(
@@ -386,12 +386,12 @@ def is_llama_bench(found: object) -> bool:
     return bool(rows) and all(isinstance(row, Mapping) and "avg_ts" in row for row in rows)
 
 
-def read_llama_bench(objects: Iterable[object]) -> Reading:
+def read_llama_bench(objects: Iterable[object]) -> LogSummary:
     """The results that ``llama-bench -o json`` or ``-o jsonl`` wrote."""
     return _bench(_speeds(objects))
 
 
-_SAID = ("n_prompt", "n_gen", "avg_ts")
+_LLAMA_BENCH_KEYS = ("n_prompt", "n_gen", "avg_ts")
 
 
 def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
@@ -399,13 +399,15 @@ def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
         for row in found if isinstance(found, list) else [found]:
             if not isinstance(row, Mapping):
                 continue
-            prompt, answer, speed = (plain_number(row.get(name)) or 0.0 for name in _SAID)
+            prompt, answer, speed = (
+                plain_number(row.get(name)) or 0.0 for name in _LLAMA_BENCH_KEYS
+            )
             # One of both is a mixture that neither time can be taken from.
             if (prompt == 0) != (answer == 0):
                 yield ("pp" if prompt else "tg"), int(prompt or answer), speed
 
 
-def _bench(speeds: Iterable[Speed]) -> Reading:
+def _bench(speeds: Iterable[Speed]) -> LogSummary:
     """The longest prompt and answer: the batch of one that they are parts of."""
     values: dict[str, float] = {}
     facts, notes = {"concurrency": 1.0}, []
@@ -423,7 +425,7 @@ def _bench(speeds: Iterable[Speed]) -> Reading:
         if others:
             words = ", ".join(f"{kind}{other}" for other in sorted(others))
             notes.append(f"{kind}{tokens} is compared; {words} are in the log, too")
-    return Reading(
+    return LogSummary(
         format=LLAMA_BENCH,
         title="llama-bench",
         is_training=False,
@@ -433,12 +435,12 @@ def _bench(speeds: Iterable[Speed]) -> Reading:
     )
 
 
-def reads_server(line: Line) -> bool:
+def reads_server(line: LogLine) -> bool:
     """Whether a line is a timing that llama-server prints after a request."""
     return _EVAL.search(line.text) is not None
 
 
-def read_server(log: Log) -> Reading:
+def read_server(log: Log) -> LogSummary:
     """The timings of the requests in a log of llama-server: medians over them."""
     prompts: list[tuple[float, int]] = []
     answers: list[tuple[float, int]] = []
@@ -454,7 +456,7 @@ def read_server(log: Log) -> Reading:
     if answers:
         values[TOKEN] = median(seconds / tokens for seconds, tokens in answers)
         facts["output_tokens"] = median(tokens for _, tokens in answers)
-    return Reading(
+    return LogSummary(
         format=SERVER,
         title="llama-server",
         is_training=False,

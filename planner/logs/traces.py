@@ -42,7 +42,7 @@ _SINCE_1970 = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
     """What columns are called, by what they hold: ours first."""
-    rows = reading.shipped_rows(Path(__file__).with_name("trace_columns.csv"))
+    rows = reading.packaged_rows(Path(__file__).with_name("trace_columns.csv"))
     return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
 
@@ -174,10 +174,10 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
     if first.lstrip().startswith("["):
         raise SpecError(f"{path}: is a list of JSON: write an object a line, as jq -c '.[]' does.")
     if not first.lstrip().startswith("{"):
-        names = [_plain(name) for _, row in reading.csv_of([first], path) for name in row]
+        names = [_plain(name) for _, row in reading.parse_csv([first], path) for name in row]
         if len(names) == 1 and (other := re.search(r"[;\t|]", first)):
             raise SpecError(f"{path}: has {other[0]!r} between columns: separate them by commas.")
-        return names, ((number + line, row) for line, row in reading.csv_of(text, path) if row)
+        return names, ((number + line, row) for line, row in reading.parse_csv(text, path) if row)
     names = list(_object(first, path, number))
     plain = [_plain(name) for name in names]
 
@@ -192,11 +192,11 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with reading.opened(path) as file:
+        with reading.open_regular_file(path) as file:
             stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _PACKED else file
-            yield from reading.lines(stream, path, most=4 * reading.MEBIBYTE)
+            yield from reading.read_lines(stream, path, most=4 * reading.MEBIBYTE)
     except (EOFError, zlib.error) as failure:
-        raise reading.unreadable(path, failure) from failure
+        raise reading.read_error(path, failure) from failure
 
 
 def _objects(
@@ -243,10 +243,10 @@ def _unit(names: Sequence[str], place: int, first: float) -> float:
     return 1e-3 if {*_IN_MS} <= {*names} and "chat_id" not in names else 1.0
 
 
-def _lengths(given: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+def _lengths(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
     """Tokens of each request."""
-    found = _numbers(given, path, lines, role)
-    _refuse((found < 0) | (found > _LONGEST) | (found % 1 > 0), given, path, lines, role)
+    found = _numbers(cells, path, lines, role)
+    _refuse((found < 0) | (found > _LONGEST) | (found % 1 > 0), cells, path, lines, role)
     return found
 
 
@@ -269,14 +269,14 @@ def _blocks(
         ) from None
 
 
-def _names_in(given: object) -> Any:
+def _names_in(value: object) -> Any:
     """The list of a cell, which CSV has as text; that of an empty one has none."""
-    return (json.loads(given) if isinstance(given, str) and given else given) or []
+    return (json.loads(value) if isinstance(value, str) and value else value) or []
 
 
-def _are_names(given: object) -> bool:
+def _are_names(value: object) -> bool:
     try:
-        found = _names_in(given)
+        found = _names_in(value)
     except (ValueError, RecursionError):
         return False
     return isinstance(found, list) and all(
@@ -284,12 +284,12 @@ def _are_names(given: object) -> bool:
     )
 
 
-def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
+def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
     """Seconds of each request, of numbers in a unit or of dates."""
-    if isinstance(given[0], str) and _DATE.match(given[0].strip()):
-        times = _dates(given, path, lines)
+    if isinstance(cells[0], str) and _DATE.match(cells[0].strip()):
+        times = _dates(cells, path, lines)
     else:
-        times = _numbers(given, path, lines, "time") * unit
+        times = _numbers(cells, path, lines, "time") * unit
     early = np.flatnonzero(np.diff(times) < 0)
     if early.size:
         raise SpecError(
@@ -299,10 +299,10 @@ def _times(given: list[object], path: Path, lines: Sequence[int], unit: float) -
     return times
 
 
-def _dates(given: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
+def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
     """Seconds of dates; those without a zone are as if of one."""
     words, east = list[str](), list[float]()
-    for line, one in zip(lines, given, strict=True):
+    for line, one in zip(lines, cells, strict=True):
         word = str(one).strip()
         if not _DATE.match(word):
             raise SpecError(f"{path}:{line}: time is {one!r}, not a date as the first.")
@@ -317,28 +317,28 @@ def _dates(given: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
     return np.asarray(times - np.array(east))
 
 
-def _numbers(given: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
+def _numbers(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
     try:
-        found = np.array(given, dtype=np.float64)
+        found = np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number(one) for one in given])
-    _refuse(~np.isfinite(found), given, path, lines, role)
+        found = np.array([_number(one) for one in cells])
+    _refuse(~np.isfinite(found), cells, path, lines, role)
     return found
 
 
-def _number(given: object) -> float:
+def _number(value: object) -> float:
     try:
-        return float(given)  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return np.nan
 
 
 def _refuse(
-    wrong: np.ndarray, given: list[object], path: Path, lines: Sequence[int], role: str
+    wrong: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
 ) -> None:
     if wrong.any():
         place = int(np.argmax(wrong))
         kind = "a number of tokens"
         if role == "time":
             kind = "a time: a number, or a date as 2023-11-16 18:15:46"
-        raise SpecError(f"{path}:{lines[place]}: {role} is {given[place]!r}, not {kind}.")
+        raise SpecError(f"{path}:{lines[place]}: {role} is {cells[place]!r}, not {kind}.")

@@ -14,10 +14,10 @@ from planner.logs.reading import (
     SAMPLES,
     STEP_TIME,
     TOKENS,
-    Line,
     Log,
-    Reading,
-    Step,
+    LoggedStep,
+    LogLine,
+    LogSummary,
     plain_count,
     plain_number,
 )
@@ -36,7 +36,7 @@ EVENTS = (
 
 
 @record(kw_only=True)
-class Trainer:
+class TrainerLogFormat:
     """How a trainer prints steps.
 
     ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
@@ -61,7 +61,7 @@ class Trainer:
     on_rollouts: bool = False
     per_update: bool = False
 
-    def reads(self, line: Line) -> bool:
+    def reads(self, line: LogLine) -> bool:
         """Whether a line is about a step."""
         return self.needle in line.text and self.step.search(line.text) is not None
 
@@ -95,7 +95,7 @@ _MEGATRON_MEMORY = (
 )
 
 TRAINERS = (
-    Trainer(
+    TrainerLogFormat(
         name="megatron",
         title="Megatron",
         needle="elapsed time per iteration (",
@@ -106,7 +106,7 @@ TRAINERS = (
         memory=_MEGATRON_MEMORY,
         facts=_MEGATRON_FACTS,
     ),
-    Trainer(
+    TrainerLogFormat(
         name="megatron-bridge",
         title="Megatron-Bridge",
         needle="Step Time :",
@@ -114,7 +114,7 @@ TRAINERS = (
         memory=_MEGATRON_MEMORY,
         counted=False,
     ),
-    Trainer(
+    TrainerLogFormat(
         name="nemo",
         title="NeMo",
         needle="train_step_timing in s",
@@ -128,7 +128,7 @@ TRAINERS = (
         ),
         facts=patterns(global_batch_size=r"\bglobal_batch_size[:=] *(\d+)"),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="torchtitan",
         title="torchtitan",
         needle="memory:",
@@ -147,7 +147,7 @@ TRAINERS = (
             expert_parallel=r"Building device mesh with parallelism:.*\bep=(\d+)",
         ),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="deepspeed",
         title="DeepSpeed",
         needle="CurrSamplesPerSec",
@@ -160,7 +160,7 @@ TRAINERS = (
             num_gpus=r"\bworld_size \.{2,} (\d+)",
         ),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="deepspeed-pipeline",
         title="DeepSpeed's pipeline engine",
         needle="iter time (s):",
@@ -168,7 +168,7 @@ TRAINERS = (
         memory=(("allocated", re.compile(r"MaxMemAllocated=([\d.]+)GB"), 1.0),),
         facts=patterns(global_batch_size=r"train_batch_size \.{2,} (\d+)"),
     ),
-    Trainer(
+    TrainerLogFormat(
         name="maxtext",
         title="MaxText",
         needle="completed step:",
@@ -185,7 +185,7 @@ _AGREES = 0.02
 _SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 
 
-def read_trainer(log: Log, trainer: Trainer) -> Reading:
+def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
     """The steps, the memory and the numbers of a run that a trainer printed."""
     parser = _Parser(trainer)
     for line in log.lines():
@@ -196,9 +196,9 @@ def read_trainer(log: Log, trainer: Trainer) -> Reading:
 class _Parser:
     """What was found so far of a log."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: TrainerLogFormat) -> None:
         self.trainer = trainer
-        self.steps: list[Step] = []
+        self.steps: list[LoggedStep] = []
         self.memory: dict[str, float] = {}
         self.facts: dict[str, float] = {}
         self.after = ""
@@ -206,7 +206,7 @@ class _Parser:
         self.sums: dict[str, list[float]] = {"tokens": [], "samples": [], "consumed": []}
         self.consumed = (0, 0)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: LogLine) -> None:
         """One more line."""
         for kind, pattern, unit in self.trainer.memory:
             if used := pattern.search(line.text):
@@ -229,15 +229,17 @@ class _Parser:
         tells_batch = "global batch size:" in line.text or "global_batch_size:" in line.text
         batch = int(self.facts.get("global_batch_size", 0)) if tells_batch else 0
         self.steps.append(
-            Step(number=number, stream=line.stream, value=value, batch=batch, after=self.after)
+            LoggedStep(
+                number=number, stream=line.stream, value=value, batch=batch, after=self.after
+            )
         )
         self.after = ""
         self._take_checks(line.text, value)
 
-    def reading(self) -> Reading:
+    def reading(self) -> LogSummary:
         """All of it."""
         tokens = self.sums["tokens"]
-        return Reading(
+        return LogSummary(
             format=self.trainer.name,
             title=self.trainer.title,
             is_training=True,
@@ -251,10 +253,10 @@ class _Parser:
             notes=tuple(self._contradictions()),
         )
 
-    def _number(self, found: re.Match[str]) -> int:
+    def _number(self, match: re.Match[str]) -> int:
         if not self.trainer.counted:
             return len(self.steps) + 1
-        groups = found.groupdict()
+        groups = match.groupdict()
         return plain_count(groups["step"] or groups.get("bar") or 0)
 
     def _take_facts(self, text: str) -> None:
@@ -328,12 +330,12 @@ _LEAST_SECONDS = 30
 _FEWEST_STEPS = 5
 
 
-def reads_hugging_face(line: Line) -> bool:
+def reads_hugging_face(line: LogLine) -> bool:
     """Whether a line is the summary that ends a training."""
     return RUNTIME in line.text and _pairs(line.text).keys() >= {RUNTIME}
 
 
-def read_trainer_log(log: Log) -> Reading:
+def read_trainer_log(log: Log) -> LogSummary:
     """The rates that the Trainer prints at its end, and the steady state that its bar tells."""
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
@@ -360,7 +362,7 @@ def is_state(found: object) -> bool:
     return isinstance(found, Mapping) and ("log_history" in found or RUNTIME in found)
 
 
-def read_state(found: Mapping[str, object]) -> Reading:
+def read_state(found: Mapping[str, object]) -> LogSummary:
     """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells.
 
     With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
@@ -396,7 +398,7 @@ def _is_summary(numbers: Mapping[str, float]) -> bool:
     return bool({STEPS_RATE, SAMPLES_RATE} & numbers.keys())
 
 
-def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[Step]:
+def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
     """The mean time of the steps between entries that tell the time so far."""
     before: tuple[float, float] | None = None
     after = ""
@@ -408,7 +410,7 @@ def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[Step]:
         number, seconds = numbers["step"], numbers[RUNTIME]
         if before is not None and number > before[0] and seconds > before[1]:
             value = (seconds - before[1]) / (number - before[0])
-            yield Step(number=int(number), stream="", value=value, after=after)
+            yield LoggedStep(number=int(number), stream="", value=value, after=after)
             after = ""
         before = number, seconds
 
@@ -418,7 +420,7 @@ def _reading(
     memory: Mapping[str, float],
     bars: list[tuple[int, int]],
     events: int,
-) -> Reading:
+) -> LogSummary:
     values, notes = {}, []
     steps, samples = summary.get(STEPS_RATE), summary.get(SAMPLES_RATE)
     seconds, between = _bar_time(bars)
@@ -440,7 +442,7 @@ def _reading(
         # Both are rounded to three places.
         facts["global_batch_size"] = samples / steps
         facts["global_batch_size_within"] = 0.0006 / steps + 0.0006 / samples
-    return Reading(
+    return LogSummary(
         format=HUGGING_FACE,
         title=TITLE,
         is_training=True,

@@ -10,15 +10,27 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, distinct
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
 from planner.base.cells import Row, Value
 from planner.base.records import record
-from planner.confidence.ranking import Standing, lack_of, most_known, regrets, tied
+from planner.confidence.ranking import (
+    RankedPlan,
+    are_plans_tied,
+    best_supported,
+    evidence_rank,
+    regrets,
+)
 from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
-from planner.optimize.pareto import Choice, Simplest, pareto_front, undominated, useful
-from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor, factors_apart
+from planner.optimize.pareto import (
+    ComplexityTieBreaker,
+    RankedConfiguration,
+    pareto_front,
+    undominated,
+    useful,
+)
+from planner.optimize.problem import MEMORIES, Cell, Problem, bad_factor, distinguishing_factors
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Candidates, Columns, Source, count_codes, plain
+from planner.optimize.source import Candidates, Columns, Source, count_codes, to_python_values
 
 # Each merge costs a millisecond whatever its size: small pieces are merged together.
 Item = TypeVar("Item")
@@ -84,7 +96,7 @@ class Collector:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.simplest = Simplest()
+        self.simplest = ComplexityTieBreaker()
         self._pieces: list[tuple[Source, ConfigurationTable]] = []
         self._places: IndexArray = np.empty((0, 2), dtype=np.intp)
         self._misses: dict[int, NearestMiss] = {}
@@ -152,7 +164,7 @@ class Collector:
         """
         self._merge()
         places = self._places[rows]
-        for piece in distinct(places[:, 0]):
+        for piece in sorted_unique(places[:, 0]):
             mine = np.flatnonzero(places[:, 0] == piece)
             source, table = self._pieces[piece]
             yield mine, source, table.rows(places[mine, 1])
@@ -221,7 +233,7 @@ class Collector:
         flat = np.concatenate([rows for _, rows, _ in self._pending])
         best = pareto_front(values)
         places = [self._places]
-        for number in distinct(owners[best]):
+        for number in sorted_unique(owners[best]):
             candidates, rows = self._pending[number][0], flat[best[owners[best] == number]]
             places.append(
                 np.stack([np.full(rows.size, len(self._pieces)), np.arange(rows.size)], axis=1)
@@ -245,10 +257,12 @@ def stacked(tables: Sequence[Columns]) -> Columns:
     """Tables of the same columns below each other, as plain lists; empty ones are left out."""
     full = [table for table in tables if table]
     names = full[0] if full else ()
-    return {name: [value for table in full for value in plain(table[name])] for name in names}
+    return {
+        name: [value for table in full for value in to_python_values(table[name])] for name in names
+    }
 
 
-def known_value(value: object) -> Any:
+def value_or_none(value: object) -> Any:
     """A value of a column, None where it is a number that is not known."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -262,11 +276,15 @@ def rows_of(table: Mapping[str, Iterable[Item]]) -> Iterator[dict[str, Item]]:
 def full_rows(table: Columns, sources: Sequence[Source]) -> list[dict[str, Value]]:
     """The rows of `full_columns`, each by column; a number that is not known is None."""
     columns = full_columns(table, sources)
-    return [*rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})]
+    return [
+        *rows_of(
+            {name: [*map(value_or_none, to_python_values(each))] for name, each in columns.items()}
+        )
+    ]
 
 
 @record(kw_only=True)
-class Group:
+class CellResult:
     """Feasible and rejected configurations of one cell.
 
     Parameters
@@ -279,19 +297,19 @@ class Group:
     collector: Collector
 
 
-def grouped(problem: Problem) -> tuple[list[Group], list[Collector]]:
+def grouped(problem: Problem) -> tuple[list[CellResult], list[Collector]]:
     """The groups of a problem, and the collector of each source."""
-    groups: dict[tuple[Value, ...], Group] = {}
+    groups: dict[tuple[Value, ...], CellResult] = {}
     collectors = []
     for cell in problem.cells:
         key = tuple(cell.values())
         if key not in groups:
-            groups[key] = Group(cell=cell, collector=Collector(problem))
+            groups[key] = CellResult(cell=cell, collector=Collector(problem))
         collectors.append(groups[key].collector)
     return list(groups.values()), collectors
 
 
-def first(groups: Sequence[Group]) -> tuple[Source, ConfigurationTable] | None:
+def first(groups: Sequence[CellResult]) -> tuple[Source, ConfigurationTable] | None:
     """The source and the configuration of the best row."""
     found = [group.collector for group in groups if len(group.collector.values)]
     return min(found, key=lambda one: tuple(one.values[0])).place(0) if found else None
@@ -301,7 +319,9 @@ Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
 """Candidates of several sources, each with the places of its rows in one table."""
 
 
-def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None = None) -> Pieces:
+def joint_front(
+    groups: Sequence[CellResult], furthest: float, ahead: RankedConfiguration | None = None
+) -> Pieces:
     """The front of all groups, judged, up to a factor of the best first objective.
 
     A plan that is ``ahead`` has the first place, before the front.
@@ -318,7 +338,7 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
     if ahead is not None:
         sources[id(ahead.source)] = ahead.source
         tables[id(ahead.source)] = [(np.zeros(1, dtype=np.intp), ahead.configuration)]
-    for number in distinct(owners).tolist():
+    for number in sorted_unique(owners).tolist():
         places = np.flatnonzero(owners == number)
         for mine, source, table in found[number].pieces(front[places] - starts[number]):
             sources[id(source)] = source
@@ -335,8 +355,8 @@ def joint_front(groups: Sequence[Group], furthest: float, ahead: Choice | None =
 
 
 def best_choice(
-    problem: Problem, groups: Sequence[Group], *, is_proven: bool = False
-) -> Choice | None:
+    problem: Problem, groups: Sequence[CellResult], *, is_proven: bool = False
+) -> RankedConfiguration | None:
     """Of the cell to take the simplest plan that published runs do not tell from its fastest.
 
     It is the best one in a bad case, or of those that are tied with it one with more evidence.
@@ -345,22 +365,24 @@ def best_choice(
     ranked = ranked_choices(problem, groups)
     if is_proven:
         ranked = [one for one in ranked if one[0].is_proven]
-    return ranked[most_known([standing for standing, _ in ranked])][1] if ranked else None
+    return ranked[best_supported([standing for standing, _ in ranked])][1] if ranked else None
 
 
-def better_tied(problem: Problem, groups: Sequence[Group], chosen: Choice) -> Choice | None:
+def better_tied(
+    problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration
+) -> RankedConfiguration | None:
     """The best as predicted of the choices that are tied with one and predicted to be better."""
     ranked = ranked_choices(problem, groups)
     own = next((standing for standing, one in ranked if one is chosen), None)
     better = [
         one
         for standing, one in ranked
-        if own is not None and one.values[0] < chosen.values[0] and tied(own, standing)
+        if own is not None and one.values[0] < chosen.values[0] and are_plans_tied(own, standing)
     ]
     return min(better, key=lambda one: one.values[0], default=None)
 
 
-def regret_of(problem: Problem, groups: Sequence[Group], chosen: Choice) -> float:
+def regret_of(problem: Problem, groups: Sequence[CellResult], chosen: RankedConfiguration) -> float:
     """What a choice is expected to lose against the best of those of other cells, as
     `planner.confidence.ranking.regrets`; NaN without others, or where nothing tells of its errors.
     """
@@ -372,16 +394,21 @@ def regret_of(problem: Problem, groups: Sequence[Group], chosen: Choice) -> floa
     return float(regrets(standings, problem.objectives[0].sign)[own[0]])
 
 
-def ranked_choices(problem: Problem, groups: Sequence[Group]) -> list[tuple[Standing, Choice]]:
+def ranked_choices(
+    problem: Problem, groups: Sequence[CellResult]
+) -> list[tuple[RankedPlan, RankedConfiguration]]:
     """The plan to launch of each cell beside how its best one stands, the best in a bad case first.
 
     The modes of a cell are one choice.
     """
-    cells: dict[tuple[Value, ...], list[Group]] = {}
+    cells: dict[tuple[Value, ...], list[CellResult]] = {}
     for group in groups:
         key = tuple(value for name, value in group.cell.items() if name != "mode")
         cells.setdefault(key, []).append(group)
-    joined = (Simplest.joined(one.collector.simplest for one in cell) for cell in cells.values())
+    joined = (
+        ComplexityTieBreaker.joined(one.collector.simplest for one in cell)
+        for cell in cells.values()
+    )
     choices = []
     for one in joined:
         fastest = one.best
@@ -393,7 +420,7 @@ def ranked_choices(problem: Problem, groups: Sequence[Group]) -> list[tuple[Stan
     return [one for _, one in sorted(choices, key=lambda one: one[0])]
 
 
-def bad_case(problem: Problem, choice: Choice) -> float:
+def bad_case(problem: Problem, choice: RankedConfiguration) -> float:
     """The first objective, minimized and weighed, that 9 of 10 runs like a plan keep.
 
     Infinite where runs tell the errors of others, but not of its like.
@@ -404,28 +431,33 @@ def bad_case(problem: Problem, choice: Choice) -> float:
     return math.inf if factor is None else choice.weighed * factor
 
 
-def _standing(problem: Problem, choice: Choice) -> Standing:
+def _standing(problem: Problem, choice: RankedConfiguration) -> RankedPlan:
     """A choice among those of other cells by the first objective."""
     goal, sure = problem.objectives[0].name, choice.source.confidence(choice.num_gpus)
-    value, (low, high) = abs(choice.weighed), factors_apart(sure, goal) or (math.nan, math.nan)
-    return Standing(
+    value, (low, high) = (
+        abs(choice.weighed),
+        distinguishing_factors(sure, goal) or (math.nan, math.nan),
+    )
+    return RankedPlan(
         value=value,
         low=value * low,
         high=value * high,
         bad=abs(bad_case(problem, choice)),
         kin=tuple(choice.source.named.values()),
         tie_factor=choice.tie_factor,
-        lack=lack_of("", math.nan) if sure is None else lack_of(sure.basis, sure.runs),
+        lack=evidence_rank("", math.nan) if sure is None else evidence_rank(sure.basis, sure.runs),
     )
 
 
-def cell_of(problem: Problem, choice: Choice) -> Cell:
+def cell_of(problem: Problem, choice: RankedConfiguration) -> Cell:
     """The cell that a plan was found in."""
     cells = zip(problem.sources, problem.cells, strict=True)
     return next(cell for source, cell in cells if source is choice.source)
 
 
-def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Value, list[Group]]:
+def by_value(
+    problem: Problem, groups: Sequence[CellResult], axis: str
+) -> Mapping[Value, list[CellResult]]:
     """The groups of each value of an axis; none of a value that was refused."""
     return {
         value: [group for group in groups if group.cell.get(axis) == value]
@@ -433,7 +465,7 @@ def by_value(problem: Problem, groups: Sequence[Group], axis: str) -> Mapping[Va
     }
 
 
-def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
+def nearest(groups: Sequence[CellResult]) -> Iterator[NearestMiss]:
     """The nearest miss of each limit, where nothing at all is feasible."""
     if any(group.collector.counts[0] for group in groups):
         return
@@ -442,7 +474,7 @@ def nearest(groups: Sequence[Group]) -> Iterator[NearestMiss]:
         yield min((m for m in misses if m.rejection == name), key=lambda miss: miss.excess)
 
 
-def why(problem: Problem, groups: Sequence[Group]) -> str:
+def why(problem: Problem, groups: Sequence[CellResult]) -> str:
     """The limit that most plans missed; if none came so far, the memory, or the last rule.
 
     Rules are looked at in their order: what breaks the last of them keeps all others. Of feasible

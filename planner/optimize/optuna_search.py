@@ -14,7 +14,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
 from planner.base.cells import Value
-from planner.configurations.table import ConfigurationTable, word
+from planner.configurations.table import ConfigurationTable, format_value
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.collector import Collector, grouped
 from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source
@@ -67,7 +67,7 @@ Outcomes: TypeAlias = tuple[FloatArray, FloatArray]
 _NOT_OF_THE_SOURCE = 4.0
 
 
-class Samples:
+class SampledSpace:
     """Parameters with allowed values, and a function that judges rows and collects them.
 
     ``parameters`` maps each parameter to its values by word (text, number or flag), in an order
@@ -141,7 +141,7 @@ def _worded(mesh: Mesh) -> dict[str, list[str | float]]:
     """The entries of each factor of a mesh, by name and in words."""
     worded: dict[str, list[str | float]] = {}
     for factor in mesh.factors:
-        words = {name: [word(name, v) for v in values] for name, values in factor.items()}
+        words = {name: [format_value(name, v) for v in values] for name, values in factor.items()}
         if len(words) == 1:
             worded.update(words)
             continue
@@ -215,13 +215,13 @@ _MOST_PAIRS = 2**13
 Outcome = tuple[list[float], float]
 
 
-class Met:
+class TrialStore:
     """Evaluates rows, each once, and keeps the best few by each objective.
 
     Between batches of trials, `explore` evaluates the neighbourhoods of the best rows.
     """
 
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: SampledSpace) -> None:
         self._samples = samples
         self._sizes = [len(values) for values in samples.parameters.values()]
         self._outcomes: dict[bytes, Outcome] = {}
@@ -332,7 +332,7 @@ def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any
     groups, collectors = grouped(problem)
     try:
         if any(source.mesh is not None for source in problem.sources):
-            sample(Samples(problem, collectors), progress=progress, **how)
+            sample(SampledSpace(problem, collectors), progress=progress, **how)
         for source, collector in zip(problem.sources, collectors, strict=True):
             if source.mesh is None:
                 search_source(problem, [(source, collector)])
@@ -342,7 +342,7 @@ def _searched(problem: Problem, progress: Progress | None, how: Mapping[str, Any
 
 
 def sample(
-    samples: Samples,
+    samples: SampledSpace,
     *,
     trials: int = 2000,
     seed: int = 0,
@@ -377,7 +377,7 @@ def sample(
 class _Search:
     """Batches of trials, each from a new study with the best and the latest trials."""
 
-    def __init__(self, samples: Samples, sampler: str, seed: int) -> None:
+    def __init__(self, samples: SampledSpace, sampler: str, seed: int) -> None:
         from optuna.distributions import CategoricalDistribution
 
         self._sampler, self._seed = sampler, seed
@@ -398,7 +398,7 @@ class _Search:
         self._recent: list[FrozenTrial] = []
         self._tried: set[bytes] = set()
         self.done = 0
-        self.met = Met(samples)
+        self.met = TrialStore(samples)
 
     def add_batch(self, size: int) -> None:
         """Ask the sampler for trials and evaluate them; then explore around the best rows."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from planner.base.records import record
-from planner.optimize.collector import Group, NearestMiss, Pieces
+from planner.optimize.collector import CellResult, NearestMiss, Pieces
 from planner.optimize.exhaustive import exhaustive_search, search_together
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
@@ -42,7 +42,7 @@ def _terms(problem: Problem) -> Hashable:
 
 
 @record(kw_only=True, repr=False)
-class _Moved(SearchResult):
+class _RepricedResult(SearchResult):
     """A result of which nothing is predicted again: its plans are the ``first`` one's.
 
     ``sources`` are by the identity of the source that they replace.
@@ -89,7 +89,7 @@ def _moved(result: SearchResult, problem: Problem) -> SearchResult:
     # Limits that were assumed may have been widened.
     problem = replace(problem, constraints=result.problem.constraints)
     groups = [
-        Group(cell=group.cell, collector=group.collector.moved(problem, sources))
+        CellResult(cell=group.cell, collector=group.collector.moved(problem, sources))
         for group in result.groups
     ]
 
@@ -101,4 +101,4 @@ def _moved(result: SearchResult, problem: Problem) -> SearchResult:
     same = {name: getattr(result, name) for name in SearchResult.__dataclass_fields__}
     same |= {"problem": problem, "groups": groups}
     misses = tuple(map(miss_of, result.nearest_misses))
-    return _Moved(**{**same, "nearest_misses": misses}, first=result, sources=sources)
+    return _RepricedResult(**{**same, "nearest_misses": misses}, first=result, sources=sources)

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.base.arrays import BoolArray, FloatArray, IndexArray, ranking
+from planner.base.arrays import BoolArray, FloatArray, IndexArray, rank_values
 from planner.base.records import record
 from planner.configurations.table import ConfigurationTable
 from planner.optimize.source import Candidates, Source
@@ -102,7 +102,7 @@ def _falls_below_all_before(last: FloatArray, num_objectives: int) -> BoolArray:
 def _levels(ranked: FloatArray) -> tuple[IndexArray | None, FloatArray]:
     """The ranks of a column of few values, if there is one, and the other two columns."""
     for column in range(ranked.shape[1]):
-        levels, ranks = ranking(ranked[:, column])
+        levels, ranks = rank_values(ranked[:, column])
         if len(levels) <= _FEW_LEVELS:
             return ranks, np.delete(ranked, column, axis=1)
     return None, ranked
@@ -135,7 +135,7 @@ def _front_of_two(pairs: FloatArray) -> IndexArray:
 def _staircase(ranked: FloatArray) -> BoolArray:
     """Three objectives: sweep by the first, keep the front of the other two sorted."""
     kept = np.zeros(len(ranked), dtype=np.bool_)
-    stairs = _Stairs()
+    stairs = _StaircaseFront()
     for start in range(0, len(ranked), _CHUNK):
         chunk = ranked[start : start + _CHUNK, 1:]
         for row in np.flatnonzero(~stairs.cover(chunk)):
@@ -143,7 +143,7 @@ def _staircase(ranked: FloatArray) -> BoolArray:
     return kept
 
 
-class _Stairs:
+class _StaircaseFront:
     """A front of two objectives, ``y`` rising and ``rise``, the negated other, rising too."""
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ FURTHEST = 1.25
 
 
 @record(kw_only=True)
-class Choice:
+class RankedConfiguration:
     """A configuration of a source with its objectives, minimized.
 
     ``weighed`` is the first of them by how surely the plan fits: one that fits in half of all
@@ -203,7 +203,7 @@ class Choice:
         return 1.0 if sure is None else min(sure.layout, FURTHEST)
 
 
-class Simplest:
+class ComplexityTieBreaker:
     """Keeps, among rows near the best first objective, the best one of each complexity.
 
     The first objective is weighed by how surely a row fits. A row stays only where no simpler
@@ -211,18 +211,18 @@ class Simplest:
     """
 
     def __init__(self) -> None:
-        self._kept: list[Choice] = []
+        self._kept: list[RankedConfiguration] = []
 
     @classmethod
-    def joined(cls, several: Iterable[Simplest]) -> Simplest:
+    def joined(cls, several: Iterable[ComplexityTieBreaker]) -> ComplexityTieBreaker:
         """What several have kept, together."""
         found, kept = cls(), [one for each in several for one in each._kept]
         found._kept = _stairs(kept, min((one.weighed for one in kept), default=np.inf))
         return found
 
-    def moved(self, sources: Mapping[int, Source]) -> Simplest:
+    def moved(self, sources: Mapping[int, Source]) -> ComplexityTieBreaker:
         """The same rows of other sources, by the identity of the source that they replace."""
-        found = Simplest()
+        found = ComplexityTieBreaker()
         found._kept = [replace(one, source=sources[id(one.source)]) for one in self._kept]
         return found
 
@@ -245,7 +245,7 @@ class Simplest:
         steps = np.flatnonzero(ordered < np.minimum.accumulate([np.inf, *ordered[:-1]]))
         gpus = candidates.at(candidates.value("num_gpus"), rows[near])
         found = [
-            Choice(
+            RankedConfiguration(
                 source=candidates.source,
                 configuration=candidates.configurations.rows(rows[near[[place]]]),
                 values=values[near[place]],
@@ -257,13 +257,13 @@ class Simplest:
         ]
         self._kept = _stairs([*self._kept, *found], best)
 
-    def choice(self, factor: float) -> Choice | None:
+    def choice(self, factor: float) -> RankedConfiguration | None:
         """The simplest within this factor of the best; None where there is nothing."""
         within = (one for one in self._kept if one.weighed <= reach(self._best, factor))
         return next(within, None)
 
     @property
-    def best(self) -> Choice | None:
+    def best(self) -> RankedConfiguration | None:
         """The one with the best first objective, weighed."""
         return self._kept[-1] if self._kept else None
 
@@ -296,9 +296,9 @@ def _by_chance(candidates: Candidates, rows: IndexArray, predicted: FloatArray) 
     return np.where(predicted > 0, predicted / sure, predicted * sure)
 
 
-def _stairs(choices: list[Choice], best: float) -> list[Choice]:
+def _stairs(choices: list[RankedConfiguration], best: float) -> list[RankedConfiguration]:
     """Those near the best that are better than all simpler ones, the simplest first."""
-    stairs: list[Choice] = []
+    stairs: list[RankedConfiguration] = []
     for choice in sorted(
         choices, key=lambda choice: (choice.complexity, choice.weighed, *choice.values)
     ):

@@ -48,7 +48,7 @@ def bad_factor(sure: Confidence | None, name: str, sign: int) -> float | None:
     return 1.0 if sure is None else factor_at(_apart(sure), name, BAD_CASE, sign)
 
 
-def factors_apart(sure: Confidence | None, name: str) -> tuple[float, float] | None:
+def distinguishing_factors(sure: Confidence | None, name: str) -> tuple[float, float] | None:
     """The factors of the 90 % interval by what tells plans apart; None where none are known."""
     return None if sure is None or name not in _followed() else _ends(_apart(sure), name)
 
@@ -165,7 +165,7 @@ class Constraint:
         return replace(self, bound=self.bound / factor, confidence=MEDIAN)
 
     @property
-    def told_confidence(self) -> str:
+    def format_confidence(self) -> str:
         """`` at 90 %``; empty where predictions are judged as they are."""
         return "" if self.confidence == MEDIAN else f" at {100 * self.confidence:g} %"
 
@@ -298,7 +298,7 @@ class Problem:
     def __repr__(self) -> str:
         goals = ", ".join(objective.name for objective in self.objectives)
         number = len(self.sources)
-        where = self.sources[0].told if number == 1 else f"{number} cells"
+        where = self.sources[0].description if number == 1 else f"{number} cells"
         return f"<Problem: {self.num_rows:,} configurations of {where} by {goals}>"
 
     @cached_property

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.cells import Value, number_in
+from planner.base.cells import Value, number_of_row
 from planner.base.records import record
 from planner.optimize.collector import (
-    Group,
+    CellResult,
     NearestMiss,
     Pieces,
     bad_case,
@@ -27,7 +27,7 @@ from planner.optimize.collector import (
     regret_of,
     why,
 )
-from planner.optimize.pareto import Choice
+from planner.optimize.pareto import RankedConfiguration
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 Item = TypeVar("Item")
-COLUMN, BESIDE = "scaling_efficiency", "tokens_per_s_per_gpu"
-ALIKE = terms_about("scaling_key")
+COLUMN, EFFICIENCY_COLUMNS = "scaling_efficiency", "tokens_per_s_per_gpu"
+MATCHING_TERMS = terms_about("scaling_key")
 """The axes that plans must have in common."""
 
 
@@ -48,11 +48,15 @@ def with_scaling(table: Columns, by_number: Columns) -> Columns:
 
     ``by_number`` are the columns of the plans that one would launch on each number of GPUs.
     """
-    if BESIDE not in table or "step_time_s" not in table or not len(by_number["num_gpus"]):
+    if (
+        EFFICIENCY_COLUMNS not in table
+        or "step_time_s" not in table
+        or not len(by_number["num_gpus"])
+    ):
         return table
     fewest = int(np.argmin(np.asarray(by_number["num_gpus"])))
-    one = float(np.asarray(by_number[BESIDE])[fewest])
-    return with_column(table, np.asarray(table[BESIDE], dtype=np.float64) / one)
+    one = float(np.asarray(by_number[EFFICIENCY_COLUMNS])[fewest])
+    return with_column(table, np.asarray(table[EFFICIENCY_COLUMNS], dtype=np.float64) / one)
 
 
 def with_column(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
@@ -60,7 +64,7 @@ def with_column(table: Mapping[str, Item], column: Item) -> dict[str, Item]:
     found: dict[str, Item] = {}
     for name, values in table.items():
         found[name] = values
-        if name == BESIDE:
+        if name == EFFICIENCY_COLUMNS:
             found[COLUMN] = column
     return found
 
@@ -71,17 +75,17 @@ class FewestGpus:
     def __init__(self, rows: Iterable[tuple[Hashable, Mapping[str, Value]]]) -> None:
         self._found: dict[Hashable, tuple[float, float]] = {}
         for key, row in rows:
-            if not (row.get(BESIDE) and row.get("num_gpus") and "step_time_s" in row):
+            if not (row.get(EFFICIENCY_COLUMNS) and row.get("num_gpus") and "step_time_s" in row):
                 continue
-            rate, number = number_in(row, BESIDE), number_in(row, "num_gpus")
+            rate, number = number_of_row(row, EFFICIENCY_COLUMNS), number_of_row(row, "num_gpus")
             known = self._found.get(key)
             if known is None or known[0] > number:
                 self._found[key] = (number, rate)
 
     def scaled(self, key: Hashable, row: Mapping[str, Value]) -> Mapping[str, Value]:
         """The row with its efficiency, None where no fewest GPUs are known."""
-        base, is_known = self._found.get(key), row.get(BESIDE) and "step_time_s" in row
-        efficiency = number_in(row, BESIDE) / base[1] if base and is_known else None
+        base, is_known = self._found.get(key), row.get(EFFICIENCY_COLUMNS) and "step_time_s" in row
+        efficiency = number_of_row(row, EFFICIENCY_COLUMNS) / base[1] if base and is_known else None
         return {**row, COLUMN: efficiency}
 
 
@@ -128,7 +132,7 @@ class SearchResult:
     """
 
     problem: Problem
-    groups: Sequence[Group]
+    groups: Sequence[CellResult]
     configurations_evaluated: int
     configurations_predicted: int
     configurations_feasible: int
@@ -139,7 +143,11 @@ class SearchResult:
 
     @classmethod
     def of(
-        cls, problem: Problem, groups: Sequence[Group], started: float, interrupted: bool = False
+        cls,
+        problem: Problem,
+        groups: Sequence[CellResult],
+        started: float,
+        interrupted: bool = False,
     ) -> SearchResult:
         """The result of a search that began at ``started``.
 
@@ -221,7 +229,7 @@ class SearchResult:
         return {} if self.recommended is None else self.recommended.row
 
     @cached_property
-    def _choice(self) -> Choice | None:
+    def _choice(self) -> RankedConfiguration | None:
         return best_choice(self.problem, self.groups)
 
     @cached_property
@@ -259,12 +267,12 @@ class SearchResult:
         table : result columns of plans
         """
         axes = self.problem.axes
-        if "num_gpus" not in axes or any(name in axes for name in ALIKE):
+        if "num_gpus" not in axes or any(name in axes for name in MATCHING_TERMS):
             return table
         return with_scaling(table, self.comparisons["num_gpus"].table)
 
     def _comparison(self, axis: str) -> Comparison:
-        chosen, found = self._choice, list[Choice]()
+        chosen, found = self._choice, list[RankedConfiguration]()
         without: dict[Value, str] = {}
         own = None if chosen is None else cell_of(self.problem, chosen)[axis]
         for value, groups in by_value(self.problem, self.groups, axis).items():
@@ -295,7 +303,7 @@ def columns_of(pieces: Pieces) -> Columns:
     return in_order([(places, judged.columns()) for places, judged in pieces])
 
 
-def _is_same(choice: Choice, source: Source, configuration: object) -> bool:
+def _is_same(choice: RankedConfiguration, source: Source, configuration: object) -> bool:
     """Whether a choice is this one: each parameter has the same value."""
     mine = choice.configuration
     return choice.source is source and all(
@@ -303,7 +311,7 @@ def _is_same(choice: Choice, source: Source, configuration: object) -> bool:
     )
 
 
-def _reason(problem: Problem, groups: Sequence[Group]) -> str:
+def _reason(problem: Problem, groups: Sequence[CellResult]) -> str:
     """What came closest; that it is unknown where that is all there is to say."""
     reason = why(problem, groups)
     misses = [

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, IndexArray, Numeric, ranking
-from planner.base.cells import Value, number, number_in
+from planner.base.arrays import FloatArray, IndexArray, Numeric, rank_values
+from planner.base.cells import Value, number_of_row, number_or_nan
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
-from planner.confidence.ranking import Standing, lack_of
+from planner.confidence.ranking import RankedPlan, evidence_rank
 from planner.formulas.power import ranges_of_products
 from planner.optimize.source import Candidates, Column, Columns, Source, first_row
 from planner.question.terms import ending_of, error_columns, glossary, terms_about
@@ -46,7 +46,7 @@ def ends_of(column: str) -> tuple[str, str]:
 _CALENDAR, _STEPS = "calendar_time", "time_to_train_days"
 
 
-def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
+def distinguishing_interval(column: str, row: Mapping[str, object]) -> tuple[float, float] | None:
     """The ends of the 90 % interval of a column by what tells plans apart; None without any.
 
     What a campaign takes beyond its steps is the same in all plans, and what sellers ask stands
@@ -55,37 +55,37 @@ def ends_apart(column: str, row: Mapping[str, object]) -> tuple[float, float] | 
     logs = _logs_apart(column, row)
     if logs is None:
         return None
-    value = number_in(row, column)
+    value = number_of_row(row, column)
     low, high = (abs(log) for log in logs)
     return float(value * math.exp(-low)), float(value * math.exp(high))
 
 
-def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> Standing:
+def standing_of(column: str, row: Mapping[str, object], sign: int = 1) -> RankedPlan:
     """A row among others by a column, ``sign`` 1 where low is better."""
-    low, high = ends_apart(column, row) or _UNKNOWN
-    return Standing(
-        value=number(row.get(column)),
+    low, high = distinguishing_interval(column, row) or _UNKNOWN
+    return RankedPlan(
+        value=number_or_nan(row.get(column)),
         low=low,
         high=high,
-        bad=bad_case(column, row, sign) if row.get(column) is not None else math.nan,
+        bad=pessimistic_value(column, row, sign) if row.get(column) is not None else math.nan,
         kin=tuple(row.get(name) for name in _KIN),
-        tie_factor=number(row.get(TIE_FACTOR) or 1.0),
-        lack=lack_in(row),
+        tie_factor=number_or_nan(row.get(TIE_FACTOR) or 1.0),
+        lack=evidence_rank_of(row),
     )
 
 
-def lack_in(row: Mapping[str, object]) -> int:
+def evidence_rank_of(row: Mapping[str, object]) -> int:
     """How little evidence a row has, as `planner.confidence.ranking.lack_of`."""
-    return lack_of(str(row.get(BASIS) or ""), number(row.get(RUNS)))
+    return evidence_rank(str(row.get(BASIS) or ""), number_or_nan(row.get(RUNS)))
 
 
-def bad_case(column: str, row: Mapping[str, object], sign: int) -> float:
+def pessimistic_value(column: str, row: Mapping[str, object], sign: int) -> float:
     """A column of a row that 9 of 10 runs like it keep, ``sign`` 1 where low is better.
 
     By what tells plans apart and is a risk of theirs: what other sellers ask is none of a plan at
     its price. As it is where nothing tells of its errors.
     """
-    logs, value = _logs_apart(column, row), number_in(row, column)
+    logs, value = _logs_apart(column, row), number_of_row(row, column)
     if logs is None:
         return float(value)
     factor = quantile((math.exp(logs[0]), math.exp(logs[1])), BAD_CASE, sign)
@@ -111,7 +111,7 @@ def _logs(column: str, row: Mapping[str, object]) -> list[float] | None:
     """Logarithms of both ends of the interval of a column over its value; None without any."""
     if any(row.get(name) is None for name in (column, *ends_of(column))):
         return None
-    value, *ends = (float(number_in(row, name)) for name in (column, *ends_of(column)))
+    value, *ends = (float(number_of_row(row, name)) for name in (column, *ends_of(column)))
     if not all(math.isfinite(one) and one > 0 for one in (value, *ends)):
         return None
     return [math.log(end / value) for end in ends]
@@ -139,7 +139,7 @@ def intervals(row: Mapping[str, object], sure: Confidence | None) -> dict[str, t
         end = _kernels_end(row, quantity, low, sure.most_utilization if sure else math.inf)
         for name in (name for name in (*same, *inverse) if name in row):
             least, most = _of_load(row, name, end, high)
-            value = number_in(row, name)
+            value = number_of_row(row, name)
             ends = value * least, value * most
             low_end, high_end = ends if name in same else _inverse(value, least, most)
             if name in _MONEY and sure is not None and value:
@@ -203,7 +203,7 @@ def _sources_of(table: Columns, sources: Sequence[Source]) -> int | IndexArray:
 def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
     """What was asked of every row."""
     number = len(table["num_gpus"])
-    each = [one.asked for one in sources]
+    each = [one.question_columns for one in sources]
     if isinstance(which, int):
         return {
             name: np.broadcast_to(np.array(value), number) for name, value in each[which].items()
@@ -212,8 +212,8 @@ def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -
 
 
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
-    counts, of_count = ranking(np.asarray(table["num_gpus"]))
-    pairs, of_row = ranking(which * len(counts) + of_count)
+    counts, of_count = rank_values(np.asarray(table["num_gpus"]))
+    pairs, of_row = rank_values(which * len(counts) + of_count)
     sure = [sources[one // len(counts)].confidence(counts[one % len(counts)]) for one in pairs]
     most_utilization = np.array([one.most_utilization if one else math.inf for one in sure])[of_row]
     found: dict[str, Column] = dict(table)
@@ -252,4 +252,4 @@ def _with_prices(
 def fit_probability(row: Mapping[str, object]) -> float:
     """The probability that a row's memory is enough; NaN where it is not known."""
     is_known = row.get("fit_probability") is not None
-    return float(number_in(row, "fit_probability")) if is_known else math.nan
+    return float(number_of_row(row, "fit_probability")) if is_known else math.nan

@@ -17,15 +17,15 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, It
 from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
-from planner.configurations.enumerate import Factor, Table, steps_of
+from planner.configurations.enumerate import Factor, Table, block_steps
 from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
-from planner.specs.rollouts import RlWork
+from planner.specs.rollouts import RlWorkload
 from planner.specs.serving import ServingWorkload
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.specs.workload import TrainingWorkload
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def in_parts(
         if configurations.size:
             yield configurations, codes
         return
-    steps = steps_of(shape, most)
+    steps = block_steps(shape, most)
     for starts in product(*(range(0, n, step) for n, step in zip(shape, steps, strict=True))):
         ends = (min(s + step, n) for s, step, n in zip(starts, steps, shape, strict=True))
         part = [slice(*both) for both in zip(starts, ends, strict=True)]
@@ -100,14 +100,14 @@ Columns: TypeAlias = Mapping[str, Column]
 """One list or array per result column; names of terms with the unit at the end."""
 
 
-def plain(values: Column) -> list[Value]:
+def to_python_values(values: Column) -> list[Value]:
     """The values of a column as words, numbers and flags of Python."""
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def first_row(table: Columns) -> dict[str, Value]:
     """The first row of columns."""
-    return {name: plain(values[:1])[0] for name, values in table.items()}
+    return {name: to_python_values(values[:1])[0] for name, values in table.items()}
 
 
 Need: TypeAlias = tuple[FloatArray, Numeric]
@@ -127,7 +127,7 @@ class Setting(Protocol):
     def profile(self) -> FrameworkProfile | EngineProfile: ...
 
     @property
-    def workload(self) -> TrainingWorkload | ServingWorkload | RlWork: ...
+    def workload(self) -> TrainingWorkload | ServingWorkload | RlWorkload: ...
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
@@ -228,7 +228,7 @@ class Candidates(ABC):
     def __repr__(self) -> str:
         number = math.prod(self.shape)
         what = "configuration" if number == 1 else "configurations"
-        return f"<{type(self).__name__}: {number:,} {what} of {self.source.told}>"
+        return f"<{type(self).__name__}: {number:,} {what} of {self.source.description}>"
 
     def value(self, name: str) -> FloatArray:
         """An objective or limit; broadcasts to ``shape``."""
@@ -263,7 +263,7 @@ class Block:
     num_rows: int
 
 
-def with_prices(sure: Confidence, sites: Sequence[Site]) -> Confidence:
+def with_prices(sure: Confidence, sites: Sequence[OperatingTerms]) -> Confidence:
     """The same with what is known of the prices of the sites."""
     spreads = [site.offer.spread for site in sites if site.offer is not None] or [FIXED]
     price = min(low for low, _ in spreads), max(high for _, high in spreads)
@@ -283,7 +283,7 @@ class Source(ABC):
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
     mode: str
-    site: Site
+    site: OperatingTerms
     setting: Setting
     mesh: Mesh | None
     counts: tuple[int, ...]
@@ -325,12 +325,12 @@ class Source(ABC):
         return {"mode": self.mode, **found} if self.mode else found
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Where it searches, in words."""
         return ", ".join(str(value) for value in self.named.values() if value != "none")
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """Further columns that are the same: the work, what a GPU costs."""
         return {}
 
@@ -353,7 +353,7 @@ class Source(ABC):
         return None
 
     @property
-    def sites(self) -> tuple[Site, ...]:
+    def sites(self) -> tuple[OperatingTerms, ...]:
         """On what terms its GPUs run, of each kind; none where that is no question."""
         site = getattr(self, "site", None)
         return () if site is None else (site,)

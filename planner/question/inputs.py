@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from planner.base.cells import Value
 from planner.base.enums import Contract
-from planner.base.training_names import settings_of
+from planner.base.training_names import optimizer_settings
 from planner.base.units import parse_quantity
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.question.renamed import current_name
@@ -49,36 +49,37 @@ _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
 
 
-def read(term: Term, given: object, said: str = "") -> Answer:
+def parse_value(term: Term, given: object, option_name: str = "") -> Answer:
     """One value of a term: a whole number, number in SI units, flag or word.
 
     Raises SearchSpaceError if it is not what the term takes.
     """
-    said = said or term.term
+    option_name = option_name or term.term
     value = _plain(given)
     if isinstance(value, str) and not value:
-        raise SearchSpaceError(f"{said} has no value.")
-    return _READERS[term.type.partition(":")[0]](term, value, said)
+        raise SearchSpaceError(f"{option_name} has no value.")
+    return _READERS[term.type.partition(":")[0]](term, value, option_name)
 
 
-def read_all(term: Term, given: object, said: str = "") -> list[Answer]:
+def parse_values(term: Term, given: object, option_name: str = "") -> list[Answer]:
     """The values of a term that takes several, without repetitions: one, or some kind of list.
 
     Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
-    said = said or term.term
+    option_name = option_name or term.term
     if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
         written = given.replace(",", "")
         last = given.rpartition(",")[2]
         raise SearchSpaceError(
-            f"{said} {given}: {last!r} is not a whole number; write {written}, or 64,128 for "
+            f"{option_name} {given}: {last!r} is not a whole number; write {written}, or "
+            "64,128 for "
             "several."
         )
-    values = [read(term, value, said) for value in several(given, said)]
+    values = [parse_value(term, value, option_name) for value in split_items(given, option_name)]
     return list(dict.fromkeys(values))
 
 
-def several(given: object, said: str) -> list[object]:
+def split_items(given: object, option_name: str) -> list[object]:
     """The items of a list, set, array or text with commas; what is none of these alone.
 
     Raises SearchSpaceError if there are none, or too many.
@@ -93,27 +94,31 @@ def several(given: object, said: str) -> list[object]:
     else:
         items = [value]
     if not items:
-        raise SearchSpaceError(f"There is no value for {said}.")
+        raise SearchSpaceError(f"There is no value for {option_name}.")
     if len(items) > _MOST_VALUES:
-        raise SearchSpaceError(f"{said}: more than {_MOST_VALUES:,} values.")
+        raise SearchSpaceError(f"{option_name}: more than {_MOST_VALUES:,} values.")
     return items
 
 
-def whole(value: object, said: str, least: int = 0, most: int = LARGEST, unit: str = "") -> int:
+def parse_int(
+    value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
+) -> int:
     """A whole number, of tokens or of anything else.
 
     Raises SearchSpaceError if it is none, or outside its bounds.
     """
     found = _whole(_plain(value), "token" if unit == "tokens" else "number")
     if found is None or found < least:
-        told = f"{said} is a whole number of at least {least}, not {shown(value)}."
+        told = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
         raise SearchSpaceError(told + _unseparated(value))
     if found > most:
-        raise SearchSpaceError(f"{said} = {shown(value)} is beyond what can be planned ({most:,}).")
+        raise SearchSpaceError(
+            f"{option_name} = {format_input(value)} is beyond what can be planned ({most:,})."
+        )
     return found
 
 
-def quantity(value: object, dimension: str, said: str) -> float:
+def parse_si(value: object, dimension: str, option_name: str) -> float:
     """A number in the SI unit of a dimension, or text with a unit.
 
     Raises SearchSpaceError if it is neither.
@@ -128,10 +133,10 @@ def quantity(value: object, dimension: str, said: str) -> float:
     try:
         return parse_quantity(str(plain), dimension)
     except ValueError as error:
-        raise SearchSpaceError(f"{said} {plain}: {error}.") from error
+        raise SearchSpaceError(f"{option_name} {plain}: {error}.") from error
 
 
-def chosen(value: object, said: str, known: Iterable[str]) -> str:
+def parse_choice(value: object, option_name: str, known: Iterable[str]) -> str:
     """One of some words, in any case.
 
     Raises SearchSpaceError if it is none of them.
@@ -140,34 +145,36 @@ def chosen(value: object, said: str, known: Iterable[str]) -> str:
     text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
     if text not in words:
         hint = did_you_mean(text or "", words)
-        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+        raise SearchSpaceError(
+            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+        )
     return text
 
 
-def full_name(word: str, known: Mapping[str, Term]) -> str:
+def full_name(word: str, terms: Mapping[str, Term]) -> str:
     """The name of a term that is called by its name, its short name or its option.
 
     >>> from planner.question.terms import terms_of
     >>> full_name("tp", terms_of("serve", "parameter"))
     'tensor_parallel'
     """
-    name = current_name("key", word.strip().replace("-", "_"), known)
-    if name in known:
+    name = current_name("key", word.strip().replace("-", "_"), terms)
+    if name in terms:
         return name
-    for term in known.values():
+    for term in terms.values():
         if term.short == name.lower() or "--" + word.strip().replace("_", "-") in term.options:
             return term.term
     return name
 
 
-def suggestion(word: str, known: Mapping[str, Term]) -> str:
+def suggestion(word: str, terms: Mapping[str, Term]) -> str:
     """A hint at terms that an unknown word may mean, by their names and short names."""
-    name = full_name(word, known)
-    shorts = [term.short for term in known.values() if term.short]
-    return f" Did you mean {name}?" if name in known else did_you_mean(name, [*known, *shorts])
+    name = full_name(word, terms)
+    shorts = [term.short for term in terms.values() if term.short]
+    return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])
 
 
-def shown(value: object) -> str:
+def format_input(value: object) -> str:
     """A value in a message, cut where it is long."""
     try:
         text = repr(value)
@@ -205,40 +212,47 @@ def _real(value: object, dimension: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _count(term: Term, value: object, said: str) -> int:
+def _count(term: Term, value: object, option_name: str) -> int:
     most = MOST_GPUS if term.term == "num_gpus" else LARGEST
     if term.unit == "parameters":
         most = MOST_PARAMETERS
-    return whole(value, said, int(term.least or 0), most, term.unit)
+    return parse_int(value, option_name, int(term.least or 0), most, term.unit)
 
 
-def _number(term: Term, value: object, said: str) -> float:
+def _number(term: Term, value: object, option_name: str) -> float:
     unit = term.unit.removeprefix("1")
     text = value.removesuffix(unit) if isinstance(value, str) else value
     number = _real(text, "number")
     if number is None:
-        raise SearchSpaceError(f"{said} is a number, not {shown(value)}.{_unseparated(value)}")
+        raise SearchSpaceError(
+            f"{option_name} is a number, not {format_input(value)}.{_unseparated(value)}"
+        )
     if term.least and number < float(term.least):
-        raise SearchSpaceError(f"{said} is a number of at least {term.least}, not {shown(value)}.")
+        raise SearchSpaceError(
+            f"{option_name} is a number of at least {term.least}, not {format_input(value)}."
+        )
     return number
 
 
-def _share(term: Term, value: object, said: str) -> float:
+def _share(term: Term, value: object, option_name: str) -> float:
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
-        told = f"{said} is a share from 0 to 1 or a percentage such as 90%, not {shown(value)}"
+        told = (
+            f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
+            f"{format_input(value)}"
+        )
         raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
     return number
 
 
-def _flag(term: Term, value: object, said: str) -> bool:
+def _flag(term: Term, value: object, option_name: str) -> bool:
     text = _lower(value)
     if text not in (*_TRUE, *_FALSE):
-        raise SearchSpaceError(f"{said} is true or false, not {shown(value)}.")
+        raise SearchSpaceError(f"{option_name} is true or false, not {format_input(value)}.")
     return text in _TRUE
 
 
-def _code(term: Term, value: object, said: str) -> Answer:
+def _code(term: Term, value: object, option_name: str) -> Answer:
     codes = term.enumeration
     if isinstance(value, codes):
         return term.shown(value)
@@ -246,10 +260,10 @@ def _code(term: Term, value: object, said: str) -> Answer:
     text = codes.meant(_lower(value))
     if text not in words:
         hint = did_you_mean(text, [*words, *codes.aliases()])
-        if term.term == "optimizer" and (told := settings_of(text)):
+        if term.term == "optimizer" and (told := optimizer_settings(text)):
             hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
         known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
-        raise SearchSpaceError(f"{said} is one of {known}, not {shown(value)}.{hint}")
+        raise SearchSpaceError(f"{option_name} is one of {known}, not {format_input(value)}.{hint}")
     return term.shown(words[text])
 
 
@@ -259,67 +273,75 @@ def _lower(value: object) -> str:
     return str(value).lower() if isinstance(value, str) or is_digit else ""
 
 
-def _word(term: Term, value: object, said: str) -> str:
+def _word(term: Term, value: object, option_name: str) -> str:
     if not isinstance(value, str):
-        raise SearchSpaceError(f"{said} is text, not {shown(value)}.")
+        raise SearchSpaceError(f"{option_name} is text, not {format_input(value)}.")
     if "\0" in value:
-        raise SearchSpaceError(f"{said} {shown(value)} is not valid in a name.")
+        raise SearchSpaceError(f"{option_name} {format_input(value)} is not valid in a name.")
     try:
         lengths = [len(os.fsencode(part)) for part in re.split(r"[/\\]", value)]
     except UnicodeEncodeError as error:
-        raise SearchSpaceError(f"{said} {shown(value)} is not valid in a name.") from error
+        raise SearchSpaceError(
+            f"{option_name} {format_input(value)} is not valid in a name."
+        ) from error
     if sum(lengths) > _LONGEST or max(lengths) > _LONGEST_NAME:
-        raise SearchSpaceError(f"{said} {shown(value)} is too long for a name or a file.")
+        raise SearchSpaceError(
+            f"{option_name} {format_input(value)} is too long for a name or a file."
+        )
     return value
 
 
-def _peak(term: Term, value: object, said: str) -> float | str:
+def _peak(term: Term, value: object, option_name: str) -> float | str:
     """A share of a peak as a number; a rate stays text until the peak is known."""
     share = _real(value, "1")
     if share is None and not isinstance(value, str):
-        raise SearchSpaceError(f"{said} is a share or a rate with its unit, not {shown(value)}.")
+        raise SearchSpaceError(
+            f"{option_name} is a share or a rate with its unit, not {format_input(value)}."
+        )
     return str(value) if share is None else share
 
 
-def _quantity(term: Term, value: object, said: str) -> float:
+def _quantity(term: Term, value: object, option_name: str) -> float:
     dimension, unit = term.type, _UNITS.get(term.type)
     if not isinstance(value, str):
         number = _real(value, "1")
         if number is None:
-            raise SearchSpaceError(f"{said} is a number or text with a unit, not {shown(value)}.")
+            raise SearchSpaceError(
+                f"{option_name} is a number or text with a unit, not {format_input(value)}."
+            )
         return number
     if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
         units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
         example = " or ".join(value + each for each in units)
-        raise SearchSpaceError(f"{said} {value}: needs a unit, as in {example}.")
+        raise SearchSpaceError(f"{option_name} {value}: needs a unit, as in {example}.")
     try:
         return parse_quantity(value, dimension, unit)
     except ValueError as error:
-        raise SearchSpaceError(f"{said} {value}: {error}.{_unseparated(value)}") from error
+        raise SearchSpaceError(f"{option_name} {value}: {error}.{_unseparated(value)}") from error
 
 
-def _tokens(term: Term, value: object, said: str) -> float:
-    tokens = _quantity(term, value, said)
+def _tokens(term: Term, value: object, option_name: str) -> float:
+    tokens = _quantity(term, value, option_name)
     if 0 < tokens < FEWEST_TOKENS:
         raise SearchSpaceError(
-            f"{said} {value}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
+            f"{option_name} {value}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
         )
     return tokens
 
 
-def _price(term: Term, value: object, said: str) -> float | str:
+def _price(term: Term, value: object, option_name: str) -> float | str:
     """USD as a number, or those of several GPUs and contracts as text."""
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
-        return _number(term, value, said)
-    wrong = f"{said}: write the GPU or contract and its price, as in h100=1.9,b200=4."
+        return _number(term, value, option_name)
+    wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
     found = {
-        name: repr(_number(term, _plain(given), f"{said} of {name}")).removesuffix(".0")
-        for name, given in of_each_gpu(value, said, wrong).items()
+        name: repr(_number(term, _plain(given), f"{option_name} of {name}")).removesuffix(".0")
+        for name, given in parse_by_gpu(value, option_name, wrong).items()
     }
     return ",".join(f"{name}={number}" for name, number in found.items())
 
 
-def of_each_gpu(value: object, said: str, wrong: str) -> dict[str, object]:
+def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
     """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
 
     Raises SearchSpaceError if ``wrong`` where a name is none; a GPU is given twice.
@@ -336,17 +358,19 @@ def of_each_gpu(value: object, said: str, wrong: str) -> dict[str, object]:
         if not name or any(mark in name for mark in ",="):
             raise SearchSpaceError(wrong)
         if name in found:
-            raise SearchSpaceError(f"{said} gives {name} twice.")
+            raise SearchSpaceError(f"{option_name} gives {name} twice.")
         found[name] = given
     return found
 
 
-def _contract(term: Term, value: object, said: str) -> str:
+def _contract(term: Term, value: object, option_name: str) -> str:
     words = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
     if text not in words:
         hint = did_you_mean(text, words)
-        raise SearchSpaceError(f"{said} is one of {', '.join(words)}, not {shown(value)}.{hint}")
+        raise SearchSpaceError(
+            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+        )
     return text
 
 
@@ -383,7 +407,7 @@ _READERS: Mapping[str, Callable[[Term, object, str], Answer]] = {
 
 
 # Columns of sweeps, and the clock of a day's hours, that are no terms.
-_OWN: dict[str, type] = {
+_ROW_COLUMNS: dict[str, type] = {
     "scenario": int, "feasible": bool, "work": str, "workload": str, "time": str,
 }  # fmt: skip
 _SETTINGS = {"parameter", "pool", "derived"}
@@ -395,8 +419,8 @@ def cell_reader(column: str) -> Callable[[object], Value]:
 
     It raises `SearchSpaceError` where the value is none of the column's.
     """
-    if column in _OWN:
-        return lambda value: _of_type(column, _OWN[column], value)
+    if column in _ROW_COLUMNS:
+        return lambda value: _of_type(column, _ROW_COLUMNS[column], value)
     term = term_of_column(column)
     if term is None or column == limit_column(term.term):
         return lambda value: _plain_cell(column, value)
@@ -410,7 +434,7 @@ def cell_reader(column: str) -> Callable[[object], Value]:
 @cache
 def is_result(column: str) -> bool:
     """Whether a column is a number that was predicted."""
-    term = None if column in _OWN else term_of_column(column)
+    term = None if column in _ROW_COLUMNS else term_of_column(column)
     if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
         return False
     return "result" in term.kind
@@ -429,17 +453,17 @@ def _plain_cell(column: str, value: object) -> Value:
 
 def _of_type(column: str, kind: type, value: object) -> Value:
     if type(value) is not kind and value is not None:
-        raise SearchSpaceError(f"{column} of a row cannot be {shown(value)}.")
+        raise SearchSpaceError(f"{column} of a row cannot be {format_input(value)}.")
     return _plain_cell(column, value)
 
 
 def _cell_number(column: str, value: object) -> Value:
     if type(value) not in (float, int) and value is not None:
-        raise SearchSpaceError(f"{column} of a row is not a number: {shown(value)}.")
+        raise SearchSpaceError(f"{column} of a row is not a number: {format_input(value)}.")
     return _plain_cell(column, value)
 
 
 def _setting(term: Term, column: str, value: object) -> Value:
     if value is None or column != term.term:
         return _plain_cell(column, value)
-    return read(term, _plain_cell(column, value), f"{column} of a row")
+    return parse_value(term, _plain_cell(column, value), f"{column} of a row")

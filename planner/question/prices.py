@@ -59,12 +59,12 @@ def with_contract(price: Stated | None, contract: str) -> str | None:
 
 
 def checked_price(
-    price: Stated | None, contracts: Collection[str], said: str, owned: str
+    price: Stated | None, contracts: Collection[str], option_name: str, owned: str
 ) -> Stated | None:
     """A price that names its contract where a request asks for several.
 
-    A price without a contract is that of the only rented one. ``said`` and ``owned`` are what
-    messages call the price and the purchase price.
+    A price without a contract is that of the only rented one. ``option_name`` and ``owned`` are
+    what messages call the price and the purchase price.
 
     Raises SearchSpaceError if it names a contract that is not asked for or is owned, or could be
     that of several.
@@ -73,16 +73,17 @@ def checked_price(
     for part in price_parts(price):
         if part.contract == Contract.OWNED or (not part.contract and not rented):
             raise SearchSpaceError(
-                f"{said} is what a rented GPU costs an hour: of owned ones give {owned}."
+                f"{option_name} is what a rented GPU costs an hour: of owned ones give {owned}."
             )
         if part.contract and part.contract not in contracts:
             raise SearchSpaceError(
-                f"{said} names {part.contract}, which is not among the contracts: "
+                f"{option_name} names {part.contract}, which is not among the contracts: "
                 f"{', '.join(contracts)}."
             )
         if not part.contract and len(rented) > 1:
             example = f"{part.gpu}:{rented[0]}" if part.gpu else rented[0]
             raise SearchSpaceError(
-                f"{said} {part}: name the contract that it is of, such as {example}={part.usd:g}."
+                f"{option_name} {part}: name the contract that it is of, such as "
+                f"{example}={part.usd:g}."
             )
     return price if len(contracts) == 1 or price is None else with_contract(price, rented[0])

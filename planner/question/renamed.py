@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from planner.base.reading import shipped_rows
+from planner.base.reading import packaged_rows
 from planner.errors import SpecError
 
 Kind = Literal["option", "column", "key"]
@@ -31,7 +31,7 @@ _SOURCES = "sources"
 @cache
 def renamed_names() -> Mapping[tuple[str, str], Mapping[str, str]]:
     """Rows of ``renamed.csv`` by kind and old name."""
-    rows = shipped_rows(Path(__file__).with_name("renamed.csv"))
+    rows = packaged_rows(Path(__file__).with_name("renamed.csv"))
     return {(row["kind"], row["old"]): row for row in rows}
 
 

@@ -72,7 +72,7 @@ from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.question.names import GroupName
 
-Codes: TypeAlias = type[enums.Code]
+Codes: TypeAlias = type[enums.CodeEnum]
 
 ENDINGS: Mapping[str, tuple[str, float]] = {
     "s": ("_s", 1.0), "d": ("_days", DAY), "h": ("", HOUR), "GiB": ("_gib", GIB),
@@ -213,7 +213,7 @@ class Term:
         return float(value) if self.type in ("share", "number") else int(value)
 
     @cached_property
-    def by_word(self) -> Mapping[str, enums.Code]:
+    def by_word(self) -> Mapping[str, enums.CodeEnum]:
         """The codes of a parameter that has them, by what is shown of each."""
         return {str(self.shown(code)): code for code in self.enumeration}
 

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from planner.base.records import record
-from planner.decide.api_comparison import ApiComparison, check_comparable, compared_with_apis
+from planner.decide.api_comparison import ApiComparison, compare_with_apis, require_token_pricing
 from planner.decide.explaining.against import ComparedPlans
 from planner.decide.explaining.explanation import Explanation
 from planner.decide.explaining.operators import OperatorTimes
-from planner.decide.open_facts import MovingFact, moving_facts
+from planner.decide.open_facts import SensitiveAssumption, sensitive_assumptions
 from planner.decide.sizing.by_length import LengthPools
 from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
@@ -23,14 +23,14 @@ from planner.optimize.result_columns import full_columns
 from planner.question.request import Request
 from planner.show.views.infeasible import infeasible_message
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import (
     Plan,
-    answered,
-    evaluated,
+    evaluate,
     make_plan,
-    one_configuration,
+    make_single_plan,
     result_of,
+    with_assumption_notes,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ from html import escape
 from planner.show import page
 
 
-def recommended_of(request: Request) -> PinnedPlan:
+def recommended_of(request: Request) -> SavedPlan:
     """What a search of a request recommends.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
@@ -52,11 +52,11 @@ def recommended_of(request: Request) -> PinnedPlan:
     plan = make_plan(request)
     result = exhaustive_search(plan.problem)
     if result.recommended is None:
-        raise InfeasibleError(infeasible_message(answered(plan, result), result))
-    return PinnedPlan.of(plan, result.recommended.row)
+        raise InfeasibleError(infeasible_message(with_assumption_notes(plan, result), result))
+    return SavedPlan.of(plan, result.recommended.row)
 
 
-def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
+def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
     """The one plan of a request, feasible or not; the recommended one where its layout is open.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
@@ -65,18 +65,18 @@ def planned(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
     chosen = request
     if is_open:
         chosen = replace(recommended_of(request).request(), constraints=request.constraints)
-    plan = one_configuration(chosen)
-    return plan, evaluated(plan)
+    plan = make_single_plan(chosen)
+    return plan, evaluate(plan)
 
 
 _ROWS = 10
 
 
-class _Shown:
+class _Displayable:
     """Shows itself: as text, and as tables in notebooks."""
 
     @classmethod
-    def showing(cls, found: Any, **more: Any) -> Self:
+    def from_result(cls, found: Any, **more: Any) -> Self:
         """An instance with the fields of a result, which can show itself.
 
         Parameters
@@ -111,7 +111,7 @@ class _Shown:
         raise NotImplementedError
 
 
-class _Deployable(_Shown):
+class _Deployable(_Displayable):
     """May be beside published prices per token; shows why it is not feasible."""
 
     plan: Plan
@@ -119,10 +119,10 @@ class _Deployable(_Shown):
     """The attribute that has the plan; None of a search that found none."""
 
     @cached_property
-    def open_facts(self) -> list[MovingFact]:
+    def open_facts(self) -> list[SensitiveAssumption]:
         """The assumptions that change the predictions, of a search of the recommended plan."""
         deployed = getattr(self, self._deployed)
-        return [] if deployed is None else moving_facts(self.plan, deployed)
+        return [] if deployed is None else sensitive_assumptions(self.plan, deployed)
 
     def compare_api(self) -> ApiComparison:
         """The deployment, of a search the recommended one, compared with API prices per token.
@@ -130,10 +130,10 @@ class _Deployable(_Shown):
         Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
         feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
         """
-        check_comparable(self.plan.workload.name)
+        require_token_pricing(self.plan.workload.name)
         if reason := self._why_not():
             raise InfeasibleError(reason)
-        return compared_with_apis(self.plan, getattr(self, self._deployed))
+        return compare_with_apis(self.plan, getattr(self, self._deployed))
 
     def _blocks(self, full: bool) -> Iterable[Block]:
         from planner.show.page import Code
@@ -149,21 +149,21 @@ class _Deployable(_Shown):
 
 
 @record(kw_only=True, repr=False)
-class Answer(_Deployable, SearchResult):
+class SearchAnswer(_Deployable, SearchResult):
     """Result of `planner.search`; a table in notebooks.
 
     Parameters
     ----------
-    asked : plan of the question
+    base_plan : plan of the question
     """
 
-    asked: Plan
+    base_plan: Plan
     _deployed = "recommended"
 
     @cached_property
     def plan(self) -> Plan:  # type: ignore[override]
         """The plan of the question, completed by assumptions that depend on the result."""
-        return answered(self.asked, self)
+        return with_assumption_notes(self.base_plan, self)
 
     def to_frame(self) -> pd.DataFrame:
         """The recommended plan and the front as a pandas frame, a row each as in ``--csv``."""
@@ -187,7 +187,7 @@ class Answer(_Deployable, SearchResult):
 
 
 @record(kw_only=True, repr=False)
-class Estimated(_Deployable, Evaluation):
+class EstimateAnswer(_Deployable, Evaluation):
     """Result of `planner.estimate`; a table in notebooks.
 
     Parameters
@@ -216,11 +216,11 @@ class Estimated(_Deployable, Evaluation):
 
 
 @record(kw_only=True, repr=False)
-class Explained(_Shown, Explanation):
+class ExplainAnswer(_Displayable, Explanation):
     """Result of `planner.explain`; tables in notebooks."""
 
     def __repr__(self) -> str:
-        return f"<Explanation of {self.plan.problem.sources[0].told}>"
+        return f"<Explanation of {self.plan.problem.sources[0].description}>"
 
     def to_dict(self) -> dict[str, object]:
         """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
@@ -235,7 +235,7 @@ class Explained(_Shown, Explanation):
 
 
 @record(kw_only=True, repr=False)
-class Compared(_Shown, ComparedPlans):
+class CompareAnswer(_Displayable, ComparedPlans):
     """Result of `planner.compare`; tables in notebooks."""
 
     def __repr__(self) -> str:
@@ -254,7 +254,7 @@ class Compared(_Shown, ComparedPlans):
 
 
 @record(kw_only=True, repr=False)
-class Sized(_Shown, Sizes):
+class SizeAnswer(_Displayable, Sizes):
     """Result of `planner.size`; a table in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -264,7 +264,7 @@ class Sized(_Shown, Sizes):
 
 
 @record(kw_only=True, repr=False)
-class Shared(_Shown, SharedFleet):
+class ServicesAnswer(_Displayable, SharedFleet):
     """Result of `planner.size_services`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -274,7 +274,7 @@ class Shared(_Shown, SharedFleet):
 
 
 @record(kw_only=True, repr=False)
-class Pooled(_Shown, LengthPools):
+class PoolsAnswer(_Displayable, LengthPools):
     """Result of `planner.size_pools`; tables in notebooks."""
 
     def _blocks(self, full: bool) -> Iterable[Block]:
@@ -284,7 +284,7 @@ class Pooled(_Shown, LengthPools):
 
 
 @record(kw_only=True, repr=False)
-class Operators(_Shown, OperatorTimes):
+class OperatorsAnswer(_Displayable, OperatorTimes):
     """Result of `planner.operators`; a table in notebooks."""
 
     def __repr__(self) -> str:
@@ -356,8 +356,8 @@ def _row(cells: Sequence[page.Cell], styles: Sequence[str], tag: str, style: str
     return f'<tr style="{style}">{inner}</tr>'
 
 
-def _pairs(pairs: page.Pairs) -> str:
-    return _table(page.grid(("", ""), pairs.pairs.items(), words=(0, 1)))
+def _pairs(pairs: page.KeyValues) -> str:
+    return _table(page.text_table(("", ""), pairs.pairs.items(), words=(0, 1)))
 
 
 def _preformatted(text: str) -> str:
@@ -367,10 +367,10 @@ def _preformatted(text: str) -> str:
 _WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
     page.Title: lambda title: f"<p><b>{escape(title.text)}</b></p>",
     page.Code: lambda code: _preformatted(code.text),
-    page.Pairs: _pairs,
+    page.KeyValues: _pairs,
     page.Table: _table,
-    page.Beside: lambda beside: "".join(
+    page.SideBySide: lambda beside: "".join(
         f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in beside.tables.items()
     ),
-    page.Drawn: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
+    page.TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
 }

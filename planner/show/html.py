@@ -14,15 +14,15 @@ from planner.base.version import __version__
 from planner.show.page import (
     BEST,
     Bars,
-    Beside,
     Cell,
     Code,
-    Drawn,
-    Head,
+    ColumnHead,
+    KeyValues,
     Lines,
     Page,
-    Pairs,
+    SideBySide,
     Table,
+    TextChart,
     Title,
     joined,
 )
@@ -75,7 +75,7 @@ def explained(words: str, meanings: Mapping[str, str]) -> Markup:
     return made + Markup.escape(words[end:])
 
 
-def css(head: Head, cell: Cell) -> Markup:
+def css(head: ColumnHead, cell: Cell) -> Markup:
     """The attribute of a cell that says how it looks; nothing where it is as usual."""
     from markupsafe import Markup
 
@@ -84,13 +84,13 @@ def css(head: Head, cell: Cell) -> Markup:
     return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
 
 
-def percent_of(value: float, whole: float) -> str:
+def percent_of(value: float, total: float) -> str:
     """A length as CSS writes it.
 
     >>> percent_of(1, 8)
     '12.50%'
     """
-    return f"{100 * value / whole:.2f}%"
+    return f"{100 * value / total:.2f}%"
 
 
 def hint_text(hints: Mapping[str, str]) -> str:
@@ -144,17 +144,22 @@ MOST_ROWS = 20
 
 # What Markdown takes for markup, or a repository's page for a person or an issue.
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|!~$@])")
-_TAKEN_FOR_LISTS = re.compile(r"^([-+=]|\d+[.)] )")
+_LIST_MARKER = re.compile(r"^([-+=]|\d+[.)] )")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
 def markdown(page: Page) -> str:
     """The text of a page in the Markdown of repositories."""
-    lines = [f"# {plain(page.title)}", "", f"**{plain(page.headline)}**" * bool(page.headline), ""]
+    lines = [
+        f"# {escape_markdown(page.title)}",
+        "",
+        f"**{escape_markdown(page.headline)}**" * bool(page.headline),
+        "",
+    ]
     lines += [*_figures(page), "", *_broken(page.question), "", *_broken(page.answer)]
     lines += ["", *_pairs(page.reached), "", *_broken(page.sure), ""]
     for section in page.sections:
-        lines += [f"## {plain(section.title)}", ""]
+        lines += [f"## {escape_markdown(section.title)}", ""]
         for block in joined(section.blocks):
             if write := _WRITERS.get(type(block)):
                 lines += [*write(block), ""]
@@ -164,13 +169,13 @@ def markdown(page: Page) -> str:
 def _figures(page: Page) -> Iterator[str]:
     """The numbers of the answer, a line each, and what it rests on."""
     for figure in page.figures:
-        between = f" ({plain(figure.between)})" if figure.between else ""
-        yield f"- {plain(figure.name)}: **{plain(figure.text)}**{between}"
+        between = f" ({escape_markdown(figure.between)})" if figure.between else ""
+        yield f"- {escape_markdown(figure.name)}: **{escape_markdown(figure.text)}**{between}"
     if page.evidence is not None:
-        yield f"- {plain(page.evidence.text)}: {plain(page.evidence.title)}"
+        yield f"- {escape_markdown(page.evidence.text)}: {escape_markdown(page.evidence.title)}"
 
 
-def plain(words: str) -> str:
+def escape_markdown(words: str) -> str:
     """A text that stands in Markdown as it is, on one line.
 
     >>> plain("a|b <i>")
@@ -178,16 +183,18 @@ def plain(words: str) -> str:
     """
     flat = " ".join(words.split()).replace("&", "&amp;")
     flat = _MARKUP.sub(r"\\\1", flat).replace("<", "&lt;").replace(">", "&gt;")
-    return _TAKEN_FOR_LISTS.sub(r"\\\1", flat)
+    return _LIST_MARKER.sub(r"\\\1", flat)
 
 
 def _broken(lines: Any) -> list[str]:
     """Lines that stay lines: paragraphs."""
-    return [words for line in lines for words in (plain(line), "")]
+    return [words for line in lines for words in (escape_markdown(line), "")]
 
 
 def _pairs(pairs: Mapping[str, str]) -> list[str]:
-    found = [f"| {plain(name)} | {plain(value)} |" for name, value in pairs.items()]
+    found = [
+        f"| {escape_markdown(name)} | {escape_markdown(value)} |" for name, value in pairs.items()
+    ]
     return ["| | |", "|---|---|", *found] if found else []
 
 
@@ -198,13 +205,17 @@ def _code(block: Code) -> list[str]:
 
 
 def _title(words: str) -> list[str]:
-    return [f"**{plain(words)}**", ""]
+    return [f"**{escape_markdown(words)}**", ""]
 
 
 def _table(table: Table) -> Iterator[str]:
     if table.caption:
         yield from _title(table.caption)
-    yield "| " + " | ".join(plain(head.text.strip() or head.title) for head in table.heads) + " |"
+    yield (
+        "| "
+        + " | ".join(escape_markdown(head.text.strip() or head.title) for head in table.heads)
+        + " |"
+    )
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
     for number, row in enumerate(table.rows[:MOST_ROWS]):
         words = [*map(_cell, row)]
@@ -218,17 +229,21 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _cell(cell: Cell) -> str:
-    return f"{plain(cell.text)} ({plain(cell.more)})" if cell.more else plain(cell.text)
+    return (
+        f"{escape_markdown(cell.text)} ({escape_markdown(cell.more)})"
+        if cell.more
+        else escape_markdown(cell.text)
+    )
 
 
 _WRITERS: Mapping[type[Any], Callable[[Any], Any]] = {
     Title: lambda block: _title(block.text),
     Table: _table,
-    Beside: lambda block: [
+    SideBySide: lambda block: [
         line for title, table in block.tables.items() for line in [*_title(title), *_table(table)]
     ],
-    Drawn: lambda block: _code(Code(text="\n".join(block.lines(80, True)))),
-    Pairs: lambda block: _pairs(block.pairs),
-    Lines: lambda block: [f"- {plain(line)}" for line in block.lines],
+    TextChart: lambda block: _code(Code(text="\n".join(block.lines(80, True)))),
+    KeyValues: lambda block: _pairs(block.pairs),
+    Lines: lambda block: [f"- {escape_markdown(line)}" for line in block.lines],
     Code: _code,
 }

@@ -56,7 +56,7 @@ class Cell:
 
 
 @record(kw_only=True)
-class Head:
+class ColumnHead:
     """The head of a column; ``title`` says at length what it is.
 
     Where a terminal has no room the columns of the largest ``rank`` go first, after heads became
@@ -84,7 +84,7 @@ class Table:
     kind: ClassVar[str] = "table"
     name: str = ""
     caption: str = ""
-    heads: Sequence[Head]
+    heads: Sequence[ColumnHead]
     rows: Sequence[Sequence[Cell]]
     marked: Sequence[str] = ()
     notes: Sequence[str] = ()
@@ -140,7 +140,7 @@ class Bars:
 
 
 @record(kw_only=True)
-class Rank:
+class RankingRow:
     """A choice of a ranking: its value in the ranking's unit, the same in words, and the ends of
     its interval; ``hints`` say the rest.
     """
@@ -154,14 +154,14 @@ class Rank:
 
 
 @record(kw_only=True)
-class Ranks:
+class RankingChart:
     """Choices below each other, the best first, each with its value and its interval."""
 
     kind: ClassVar[str] = "ranks"
     name: str
     caption: str
     unit: str
-    rows: Sequence[Rank]
+    rows: Sequence[RankingRow]
 
     @property
     def most(self) -> float:
@@ -181,12 +181,12 @@ class Ranks:
 
 
 @record(kw_only=True)
-class Pairs:
-    """Names and what they are; ``is_beside``: two a line where there is room for whole ones."""
+class KeyValues:
+    """Names and what they are; ``is_two_column``: two a line where there is room for whole ones."""
 
     kind: ClassVar[str] = "pairs"
     pairs: Mapping[str, str]
-    is_beside: bool = False
+    is_two_column: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pairs", {name: agreed(told) for name, told in self.pairs.items()})
@@ -223,7 +223,7 @@ class Code:
 
 
 @record(kw_only=True)
-class Drawn:
+class TextChart:
     """A picture of characters, drawn for a width and with or without characters beyond ASCII."""
 
     kind: ClassVar[str] = "drawn"
@@ -231,14 +231,25 @@ class Drawn:
 
 
 @record(kw_only=True)
-class Beside:
+class SideBySide:
     """Tables under titles, beside each other where there is room."""
 
     kind: ClassVar[str] = "beside"
     tables: Mapping[str, Table]
 
 
-Block: TypeAlias = Table | Scatter | Bars | Ranks | Pairs | Lines | Title | Code | Drawn | Beside
+Block: TypeAlias = (
+    Table
+    | Scatter
+    | Bars
+    | RankingChart
+    | KeyValues
+    | Lines
+    | Title
+    | Code
+    | TextChart
+    | SideBySide
+)
 
 GAP = Lines(lines=("",))
 """An empty line."""
@@ -259,12 +270,12 @@ def joined(blocks: Iterable[Block]) -> list[Block]:
     return found
 
 
-def said(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
+def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
     """Sentences."""
     return Lines(lines=tuple(map(agreed, lines)), mark=mark, indent=indent, most=most)
 
 
-def grid(
+def text_table(
     heads: Iterable[str],
     rows: Iterable[Sequence[str | Cell]],
     *,
@@ -283,7 +294,7 @@ def grid(
         name=name,
         caption=caption,
         heads=[
-            Head(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
+            ColumnHead(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
             for at, text in enumerate(heads)
         ],
         rows=[*map(cells_of, rows)],
@@ -303,7 +314,7 @@ class Column:
     short: str = ""
 
 
-def fitted(
+def fit_table(
     columns: Sequence[Column],
     rank: Callable[[str], int] | None = None,
     marked: Sequence[str] = (),
@@ -315,7 +326,7 @@ def fitted(
     order = [column.name for column in columns].index if rank is None else rank
     return Table(
         heads=[
-            Head(
+            ColumnHead(
                 name=one.name, text=one.header or one.name, numeric=one.numeric,
                 rank=order(one.name), short=one.short,
             )
@@ -381,14 +392,16 @@ class Page:
     headline: str = ""
     figures: Sequence[Figure] = ()
     evidence: Evidence | None = None
-    chart: Ranks | Bars | None = None
+    chart: RankingChart | Bars | None = None
     reached: Mapping[str, str] = field(default_factory=dict)
     sure: Sequence[str] = ()
     sections: Sequence[Section] = ()
     glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = (one for one in self.blocks if isinstance(one, Table | Scatter | Bars | Ranks))
+        named = (
+            one for one in self.blocks if isinstance(one, Table | Scatter | Bars | RankingChart)
+        )
         names = [one.name for one in named if one.name]
         if len({*names}) < len(names):
             raise ValueError(f"Blocks of a page share a name: {names}.")

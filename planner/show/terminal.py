@@ -19,7 +19,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from planner.base.interrupts import is_asked_to_stop, patient
+from planner.base.interrupts import defer_interrupt, is_stop_requested
 from planner.base.text import printable
 from planner.base.units import ceil_div
 from planner.errors import OutputError
@@ -88,11 +88,11 @@ def terminal_text(blocks: Iterable[page.Block], width: int) -> str:
     console = _Console(
         file=stream, width=width, highlight=False, emoji=False, markup=False, no_color=True
     )
-    write(console, blocks)
+    print_blocks(console, blocks)
     return stream.getvalue().rstrip("\n")
 
 
-def write(console: Console, blocks: Iterable[page.Block]) -> None:
+def print_blocks(console: Console, blocks: Iterable[page.Block]) -> None:
     """Print blocks one after the other."""
     for block in blocks:
         _WRITERS[type(block)](console, block)
@@ -142,7 +142,7 @@ def folded(command: str, width: int) -> str:
     return " \\\n    ".join(lines)
 
 
-def _write_pairs(console: Console, pairs: page.Pairs) -> None:
+def _write_pairs(console: Console, pairs: page.KeyValues) -> None:
     """Names and values in aligned columns."""
     listed = [*pairs.pairs.items()]
     half = ceil_div(len(listed), 2)
@@ -151,10 +151,10 @@ def _write_pairs(console: Console, pairs: page.Pairs) -> None:
         for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_beside = pairs.is_beside and sum(widths) + 2 * (len(widths) - 1) <= console.width
+    is_beside = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
     table = _empty_table(console, has_head=False)
     for number in range(4 if is_beside else 2):
-        is_whole = not pairs.is_beside and number == 0
+        is_whole = not pairs.is_two_column and number == 0
         table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
     for line in lines if is_beside else listed:
         table.add_row(*line)
@@ -222,13 +222,13 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
     )
 
 
-def _fitting(table: page.Table, width: int) -> tuple[list[page.Head], int]:
+def _fitting(table: page.Table, width: int) -> tuple[list[page.ColumnHead], int]:
     """The columns that fit, at best all with whole heads, and the gap between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
-    short = [page.Head(**{**vars(h), "text": h.short or h.text}) for h in table.heads]
+    short = [page.ColumnHead(**{**vars(h), "text": h.short or h.text}) for h in table.heads]
 
-    def total(heads: Sequence[page.Head], gap: int) -> int:
+    def total(heads: Sequence[page.ColumnHead], gap: int) -> int:
         words = (max(map(len, head.text.split()), default=0) for head in heads)
         own = (widest[place[head.name]] for head in heads)
         return sum(map(max, words, own)) + gap * (len(heads) - 1)
@@ -245,11 +245,11 @@ def _fitting(table: page.Table, width: int) -> tuple[list[page.Head], int]:
     return [head for head in short if head.name in kept], 1
 
 
-def _write_beside(console: Console, beside: page.Beside) -> None:
+def _write_beside(console: Console, block: page.SideBySide) -> None:
     """Tables beside each other, or one below the other."""
     parts = [
         Group(Text(title, style="bold"), _made(console, table))
-        for title, table in beside.tables.items()
+        for title, table in block.tables.items()
     ]
     if console.width >= _SIDE_BY_SIDE:
         row = RichTable.grid(padding=(0, 4, 0, 0))
@@ -262,7 +262,7 @@ def _write_beside(console: Console, beside: page.Beside) -> None:
         console.print(part)
 
 
-def _write_drawn(console: Console, drawn: page.Drawn) -> None:
+def _write_drawn(console: Console, drawn: page.TextChart) -> None:
     is_plain = not console.is_terminal or console.options.ascii_only
     for line in drawn.lines(console.width, is_plain):
         console.print(line, soft_wrap=True)
@@ -272,10 +272,10 @@ _WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
     page.Title: _write_title,
     page.Lines: _write_lines,
     page.Code: _write_code,
-    page.Pairs: _write_pairs,
+    page.KeyValues: _write_pairs,
     page.Table: _write_table,
-    page.Beside: _write_beside,
-    page.Drawn: _write_drawn,
+    page.SideBySide: _write_beside,
+    page.TextChart: _write_drawn,
 }
 
 
@@ -288,12 +288,12 @@ def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[i
 
     What is told the number done raises `planner.optimize.exhaustive.StopSearch` then.
     """
-    with patient(), progress_bar(total, unit, quiet=quiet) as bar:
+    with defer_interrupt(), progress_bar(total, unit, quiet=quiet) as bar:
 
         def tell(done: int) -> None:
             if bar is not None:
                 bar(done)
-            if is_asked_to_stop():
+            if is_stop_requested():
                 raise StopSearch
 
         yield tell

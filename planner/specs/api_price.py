@@ -10,8 +10,8 @@ from datetime import date
 from pathlib import Path
 
 from planner.base.records import record
-from planner.specs.cache import kept
-from planner.specs.load import Column, Row, filled, number, optional, records
+from planner.specs.cache import cache_by_files
+from planner.specs.load import Column, Row, nonempty_text, number, optional, read_records
 from planner.specs.paths import SpecKind, aliases_of, api_price_files, names
 
 _MILLION = 1e6
@@ -50,7 +50,7 @@ class ApiPrice:
     is_old: bool = False
 
 
-@kept
+@cache_by_files
 def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     """The prices of a model, by name or alias; none where no list has it.
 
@@ -110,7 +110,7 @@ def priced_models(folder: Path | None = None) -> list[str]:
     )
 
 
-@kept
+@cache_by_files
 def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     """The prices of a file, in order.
 
@@ -120,7 +120,7 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
     ----------
     path : file to read
     """
-    return _aged(records(path, _TABLE, _price, once=("provider", "model", "served_as")))
+    return _aged(read_records(path, _TABLE, _price, once=("provider", "model", "served_as")))
 
 
 def _known_as(name: str, folder: Path | None) -> str:
@@ -151,7 +151,7 @@ def _price(row: Row) -> ApiPrice:
 
 def _amount(cell: str, column: str) -> float:
     """USD per token."""
-    found = number(filled(cell, column), column)
+    found = number(nonempty_text(cell, column), column)
     if found >= _MOST:
         raise ValueError(f"{column} {cell} is not a price in USD per million tokens")
     return found / _MILLION
@@ -166,8 +166,8 @@ def _date(cell: str, column: str) -> str:
 
 
 _TABLE = (
-    Column("provider", filled, needed=True),
-    Column("model", filled, needed=True),
+    Column("provider", nonempty_text, needed=True),
+    Column("model", nonempty_text, needed=True),
     Column("release"),
     Column("served_as"),
     Column("input_usd_per_mtok", _amount, needed=True),

@@ -33,7 +33,7 @@ CLASSES = np.array([0.1, 0.15, 0.25, 0.25, 0.15, 0.07, 0.02, 0.01])
 
 
 @record(kw_only=True, eq=False)
-class Turns:
+class RoundRobinPaths:
     """Queueing statistics of replicas that share the requests of a trace.
 
     Parameters
@@ -55,7 +55,7 @@ class Turns:
 
 
 @record(kw_only=True, eq=False)
-class Paths:
+class TracePaths:
     """Statistics of the arrivals of a trace, computed for each number of replicas.
 
     Parameters
@@ -72,13 +72,13 @@ class Paths:
     windows: FloatArray
     requests: int
     lengths: FloatArray
-    turns: Callable[[int], Turns]
+    turns: Callable[[int], RoundRobinPaths]
 
     def __repr__(self) -> str:
         return f"Paths({self.name!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Paths) and self.name == other.name
+        return isinstance(other, TracePaths) and self.name == other.name
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -90,10 +90,10 @@ class Paths:
         return classes_of(prompts, requests)
 
     @cached_property
-    def _known(self) -> dict[int, Turns]:
+    def _known(self) -> dict[int, RoundRobinPaths]:
         return {}
 
-    def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, Turns]]:
+    def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
         """The paths of the powers of 2 that are nearest to numbers of replicas, and for which.
 
         Parameters
@@ -106,7 +106,7 @@ class Paths:
             if (mine := nearest == number).any():
                 yield mine, one
 
-    def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[Turns]]:
+    def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[RoundRobinPaths]]:
         """Where numbers of replicas stand among powers of 2, and the paths of those."""
         powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
         low, high = int(powers.min()), int(np.ceil(powers.max()))
@@ -197,7 +197,7 @@ class Arrivals:
     bursts: tuple[float, ...] = (1.0,)
     dispersion: tuple[float, ...] = (1.0,)
     spread: tuple[tuple[float, ...], ...] = ()
-    paths: Paths | None = None
+    paths: TracePaths | None = None
 
     @property
     def are_random(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Annotated
 
 from planner.base.enums import AttentionKind
-from planner.specs.checked import Interval, Strict, checked
+from planner.specs.checked import Interval, Strict, validated
 
 WIDEST_HEAD = 8192
 LINEAR_FIELDS = (
@@ -40,7 +40,7 @@ Size = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 SizeOrZero = Annotated[int, Strict(), Interval(ge=0, le=10**9)]
 
 
-@checked
+@validated
 class AttentionSpec:
     """Attention of a layer, or the mixer with a state in its place.
 

@@ -16,8 +16,8 @@ from typing import ParamSpec, TypeVar
 
 from planner.base.user_cache import cache_file, keep_lines, read_lines
 
-Given = ParamSpec("Given")
-Made = TypeVar("Made")
+P = ParamSpec("P")
+T = TypeVar("T")
 Stamp = tuple[int, ...]
 
 _MOST_ENTRIES = 4096
@@ -34,20 +34,20 @@ _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", defaul
 
 
 @dataclass(slots=True)
-class _Looks:
+class _FileStamps:
     """What was seen inside of `steady`: stamps by place, and the sets of them that still hold."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     holding: dict[int, Mapping[str, Stamp]] = field(default_factory=dict)
 
 
-_steady: ContextVar[_Looks | None] = ContextVar("steady", default=None)
+_steady: ContextVar[_FileStamps | None] = ContextVar("steady", default=None)
 
 
 @contextmanager
-def steady() -> Iterator[None]:
+def snapshot_files() -> Iterator[None]:
     """Inside, each file is looked at once: many answers are of the same specs."""
-    token = _steady.set(_steady.get() or _Looks())
+    token = _steady.set(_steady.get() or _FileStamps())
     try:
         yield
     finally:
@@ -69,7 +69,7 @@ def stamp(path: Path | str) -> Stamp:
     return found
 
 
-def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
+def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
     """Call ``function`` again only when something changed that it asked the `stamp` of.
 
     Its arguments are hashable; what it returns is shared and must not be changed. Errors are
@@ -79,10 +79,10 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     ----------
     function : function of hashable arguments that reads files
     """
-    entries: dict[object, tuple[Made, Mapping[str, Stamp]]] = {}
+    entries: dict[object, tuple[T, Mapping[str, Stamp]]] = {}
 
     @wraps(function)
-    def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
         key = (_working_folder(), args, tuple(kwargs.items()))
         entry = entries.get(key)
         if entry is not None and _hold(entry[1]):
@@ -104,7 +104,7 @@ def kept(function: Callable[Given, Made]) -> Callable[Given, Made]:
     return call
 
 
-def remembered(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
+def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
     """What ``parse`` made of a file, in an earlier run where the file is the same.
 
     Only what JSON gives back as it was is remembered: no dates.

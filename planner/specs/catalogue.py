@@ -10,13 +10,13 @@ from pathlib import Path
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
-from planner.specs.cache import kept
+from planner.specs.cache import cache_by_files
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec, collectives
 from planner.specs.hardware import (
     GemmTable,
-    Loaded,
+    LoadedSpec,
     default_cluster,
     load_cluster,
     load_cluster_with_provenance,
@@ -150,14 +150,14 @@ def stored_types(model: ModelSpec) -> tuple[str, str]:
     return dense, model.expert_quantization or dense
 
 
-@kept
+@cache_by_files
 def _from_toml(path: Path) -> ModelSpec:
     return read_spec(ModelSpec, path)
 
 
 __all__ = [
     "Catalogue",
-    "Loaded",
+    "LoadedSpec",
     "default_cluster",
     "find",
     "load_cluster",
@@ -242,7 +242,7 @@ class Catalogue:
         """
         return copied_from(name, self.folder)
 
-    def load_gpu(self, name: str) -> Loaded[GpuSpec]:
+    def load_gpu(self, name: str) -> LoadedSpec[GpuSpec]:
         """A GPU completed with the defaults of its class, with the source of each number.
 
         Parameters
@@ -251,7 +251,7 @@ class Catalogue:
         """
         return load_gpu_with_provenance(name, self.folder)
 
-    def load_cluster(self, name: str) -> Loaded[ClusterSpec]:
+    def load_cluster(self, name: str) -> LoadedSpec[ClusterSpec]:
         """A cluster, with the source of each number.
 
         Parameters
@@ -260,7 +260,7 @@ class Catalogue:
         """
         return load_cluster_with_provenance(name, self.folder)
 
-    def load_framework(self, name: str) -> Loaded[FrameworkProfile]:
+    def load_framework(self, name: str) -> LoadedSpec[FrameworkProfile]:
         """A framework profile, with the source of each number.
 
         Parameters
@@ -269,7 +269,7 @@ class Catalogue:
         """
         return load_framework(name, self.folder)
 
-    def load_engine(self, name: str) -> Loaded[EngineProfile]:
+    def load_engine(self, name: str) -> LoadedSpec[EngineProfile]:
         """An engine profile, with the source of each number.
 
         Parameters
@@ -280,7 +280,7 @@ class Catalogue:
 
     def load_profile(
         self, kind: str, name: str
-    ) -> Loaded[FrameworkProfile] | Loaded[EngineProfile]:
+    ) -> LoadedSpec[FrameworkProfile] | LoadedSpec[EngineProfile]:
         """A ``framework`` or ``engine``, with the source of each number.
 
         Parameters
@@ -290,7 +290,7 @@ class Catalogue:
         """
         return self.load_framework(name) if kind == "framework" else self.load_engine(name)
 
-    def load_reliability(self, name: str) -> Loaded[ReliabilitySpec]:
+    def load_reliability(self, name: str) -> LoadedSpec[ReliabilitySpec]:
         """Failure rates and recovery times, with the source of each number.
 
         Parameters
@@ -299,7 +299,7 @@ class Catalogue:
         """
         return load_reliability(name, self.folder)
 
-    def load_space(self, name: str) -> Loaded[SearchSpace]:
+    def load_space(self, name: str) -> LoadedSpec[SearchSpace]:
         """A search space.
 
         Parameters
@@ -313,7 +313,7 @@ class Catalogue:
         gpu_name: str,
         contract: str | None = None,
         provider: str | None = None,
-        own: Path | None = None,
+        user_folder: Path | None = None,
     ) -> Price | None:
         """Price of one GPU [USD/s]; see `price_of`.
 
@@ -322,21 +322,21 @@ class Catalogue:
         gpu_name : name of the GPU
         contract : contract, such as ``spot``; None: the usual contract of the GPU
         provider : seller; None: any
-        own : CSV file of the user's prices, whose offers replace those of the price lists
+        user_folder : CSV file of the user's prices, whose offers replace those of the price lists
         """
-        return price_of(gpu_name, contract, provider, own, self.folder)
+        return price_of(gpu_name, contract, provider, user_folder, self.folder)
 
-    def offers(self, gpu_name: str, own: Path | None = None) -> list[Price]:
+    def offers(self, gpu_name: str, user_folder: Path | None = None) -> list[Price]:
         """All offers of one GPU, those of the list that counts first in front.
 
         Parameters
         ----------
         gpu_name : name of the GPU
-        own : CSV file of the user's prices, whose offers replace those of the price lists
+        user_folder : CSV file of the user's prices, whose offers replace those of the price lists
         """
-        return offers_of(gpu_name, own, self.folder)
+        return offers_of(gpu_name, user_folder, self.folder)
 
-    def load_power(self) -> Loaded[PowerProfile]:
+    def load_power(self) -> LoadedSpec[PowerProfile]:
         """Power model of nodes and building, with the source of each number."""
         return load_power(self.folder)
 
@@ -370,8 +370,8 @@ class Catalogue:
         return load_gemm_table(name, gpu.name, self.folder) if name else None
 
 
-@kept
-def _load_space(name: str, folder: Path | None) -> Loaded[SearchSpace]:
+@cache_by_files
+def _load_space(name: str, folder: Path | None) -> LoadedSpec[SearchSpace]:
     path = find(SpecKind.SPACES, name, folder)
     space = check_spec(SearchSpace, read_toml(path), where=str(path))
-    return Loaded(spec=space, path=path, provenance={}, digest=digest(path))
+    return LoadedSpec(spec=space, path=path, provenance={}, digest=digest(path))

@@ -21,10 +21,10 @@ from typing import Any, SupportsFloat, SupportsIndex, TypeVar, dataclass_transfo
 
 from planner.base.records import record
 
-Made = TypeVar("Made")
+T = TypeVar("T")
 Key = TypeVar("Key")
 Item = TypeVar("Item")
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 _Check = Callable[[object, object], object]
 
 UNKNOWN = "is not a known key"
@@ -84,7 +84,7 @@ class MaxLen:
 
 
 @record()
-class Before:
+class PreValidator:
     """A function of the value as it is given, and of what the values of a file share.
 
     Parameters
@@ -96,7 +96,7 @@ class Before:
 
 
 @record()
-class After:
+class PostValidator:
     """A function of the value that is right so far.
 
     Parameters
@@ -112,10 +112,10 @@ class Strict:
     """Nothing is converted: no text is a number, no fraction of zero a whole number."""
 
 
-class Faults(ValueError):
+class ValidationErrors(ValueError):
     """What is wrong with the values of a spec: the place of each fault, and its text."""
 
-    def __init__(self, found: Sequence[tuple[Place, str]]) -> None:
+    def __init__(self, found: Sequence[tuple[KeyPath, str]]) -> None:
         super().__init__(found)
         self.found = found
 
@@ -126,7 +126,7 @@ class Faults(ValueError):
 @dataclass_transform(
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
-def checked(cls: type[Made]) -> type[Made]:
+def validated(cls: type[T]) -> type[T]:
     """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
 
     Raises Faults if annotations or validators refuse a value.
@@ -134,10 +134,10 @@ def checked(cls: type[Made]) -> type[Made]:
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
     made.__init__ = _init
-    return typing.cast(type[Made], made)
+    return typing.cast(type[T], made)
 
 
-def checked_of(kind: type[Made], values: Mapping[str, object], context: object) -> Made:
+def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
     """A ``kind`` of values that share a ``context``.
 
     Raises Faults if annotations or validators refuse a value.
@@ -153,7 +153,7 @@ def checked_of(kind: type[Made], values: Mapping[str, object], context: object) 
     return made
 
 
-def unchecked(spec: Made, **values: object) -> Made:
+def replace_unvalidated(spec: T, **values: object) -> T:
     """A copy with other values, which nobody checks: files may not say infinity, or an array.
 
     Parameters
@@ -185,7 +185,7 @@ def _init(self: object, **values: object) -> None:
 def _fill(made: object, values: Mapping[str, object], context: object) -> None:
     kind: Any = type(made)
     filled, checks = made.__dict__, _checks(kind)
-    faults: list[tuple[Place, str]] = []
+    faults: list[tuple[KeyPath, str]] = []
     for name, (check, default) in checks.items():
         if name in values:
             try:
@@ -204,12 +204,12 @@ def _fill(made: object, values: Mapping[str, object], context: object) -> None:
             faults += _placed(error)
     if faults:
         filled.clear()
-        raise Faults(faults)
+        raise ValidationErrors(faults)
 
 
-def _placed(error: ValueError, *place: str) -> list[tuple[Place, str]]:
+def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
     """The faults that an error tells, with their place."""
-    if isinstance(error, Faults):
+    if isinstance(error, ValidationErrors):
         return [((*place, *inner), text) for inner, text in error.found]
     return [(place, str(error))]
 
@@ -345,7 +345,7 @@ def _nested(kind: type) -> _Check:
             return value
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
-        return checked_of(kind, value, context)
+        return build_validated(kind, value, context)
 
     return check
 
@@ -372,17 +372,17 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
     return check
 
 
-def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], Made]) -> list[Made]:
+def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
     """What is made of each value under its name, or the faults of all."""
-    made: list[Made] = []
-    faults: list[tuple[Place, str]] = []
+    made: list[T] = []
+    faults: list[tuple[KeyPath, str]] = []
     for name, value in items:
         try:
             made.append(check(name, value))
         except ValueError as error:
             faults += _placed(error, str(name))
     if faults:
-        raise Faults(faults)
+        raise ValidationErrors(faults)
     return made
 
 
@@ -415,8 +415,8 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
     is_strict = any(isinstance(one, Strict) for one in metadata)
     check = _exact_whole if is_strict and kind is int else _check(kind)
-    before = [one.func for one in metadata if isinstance(one, Before)]
-    after = [one.func for one in metadata if isinstance(one, After)]
+    before = [one.func for one in metadata if isinstance(one, PreValidator)]
+    after = [one.func for one in metadata if isinstance(one, PostValidator)]
     bounds = [
         (holds, getattr(one, name), text)
         for one in metadata

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from planner.base.enums import AttentionKernels, CacheType, Quantization
-from planner.specs.checked import Interval, Strict, checked
+from planner.specs.checked import Interval, Strict, validated
 from planner.specs.load import (
     BytesOrZero,
     BytesPerSecondOrZero,
@@ -39,7 +39,7 @@ class MemoryShare(StrEnum):
     FREE = "free"
 
 
-@checked
+@validated
 class EngineExecution:
     """Kernels of an engine and host time to launch them.
 
@@ -179,7 +179,7 @@ class EngineExecution:
     balanced_experts: bool = False
 
 
-@checked
+@validated
 class SchedulerDefault:
     """Defaults of an engine's scheduler on some GPUs.
 
@@ -205,7 +205,7 @@ class SchedulerDefault:
     until: str = ""
 
 
-@checked
+@validated
 class Scheduler:
     """Batching: how requests become the steps of an engine.
 
@@ -272,7 +272,7 @@ class Scheduler:
         return self.continuous or self.slots
 
 
-@checked
+@validated
 class EngineMemory:
     """Memory of an engine other than weights.
 
@@ -321,7 +321,7 @@ class EngineMemory:
     adapted_experts: bool = False
 
 
-@checked
+@validated
 class AttentionSplit:
     """Decode attention that reads the parts of a context in parallel.
 
@@ -339,8 +339,8 @@ class AttentionSplit:
     unsplit_repeated_read_fraction: Ratio
 
 
-@checked
-class WithoutGraphs:
+@validated
+class EagerLaunchCost:
     """Host time to launch a layer of any step if CUDA graphs are disabled.
 
     Parameters
@@ -353,7 +353,7 @@ class WithoutGraphs:
     expert_launch_time: Seconds
 
 
-@checked
+@validated
 class EngineProfile:
     """Physical parameters of a serving engine, the same for all models.
 
@@ -444,7 +444,7 @@ class EngineProfile:
     expert_compute_by_architecture: Mapping[str, Fraction] = field(default_factory=dict)
     fp8_cache_compute_by_architecture: Mapping[str, Ratio] = field(default_factory=dict)
     attention_split: AttentionSplit | None = None
-    without_graphs: WithoutGraphs | None = None
+    without_graphs: EagerLaunchCost | None = None
     aliases: tuple[str, ...] = ()
     since: str = ""
     notes: str = ""

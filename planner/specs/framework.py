@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from planner.base.enums import AdapterKind, AttentionKernels, Fp8Recipe
 from planner.base.training_names import ExpertAdapters
 from planner.question.terms import terms_about
-from planner.specs.checked import After, Interval, checked
+from planner.specs.checked import Interval, PostValidator, validated
 from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
-from planner.specs.rollouts import Rollouts
+from planner.specs.rollouts import RolloutProfile
 
 
-@checked
+@validated
 class Execution:
     """Eager launches and kernel fusion.
 
@@ -89,7 +89,7 @@ class Execution:
     weight_broadcast_time: Seconds = 0.0
 
 
-@checked
+@validated
 class Overlap:
     """Share of each communication that the framework can hide behind computation.
 
@@ -117,7 +117,7 @@ class Overlap:
     gather_nics: Annotated[int, Interval(ge=0)] = 0
 
 
-@checked
+@validated
 class Fp16States:
     """What is otherwise in fp16 training, where gradients are not accumulated in more bits.
 
@@ -135,7 +135,7 @@ class Fp16States:
     scattered_gradients: bool = True
 
 
-@checked
+@validated
 class States:
     """Bytes per parameter that persist, and on the wire.
 
@@ -180,7 +180,7 @@ class States:
     fp16: Fp16States | None = None
 
 
-@checked
+@validated
 class Memory:
     """What is taken besides the model states, and what kernels keep.
 
@@ -253,7 +253,7 @@ class Memory:
     max_live_parameters: Numbers = 0.0
 
 
-@checked
+@validated
 class Offloading:
     """Use of host memory by a framework.
 
@@ -283,7 +283,7 @@ class Offloading:
     loaded_per_process: BytesOrZero = 0.0
 
 
-@checked
+@validated
 class Compilation:
     """What torch.compile changes of a framework that can be told to use it or not.
 
@@ -311,7 +311,7 @@ class Compilation:
     tensor_parallel_launch_time: Seconds = 0.0
 
 
-@checked
+@validated
 class Defaults:
     """Values of parameters that a run does not set.
 
@@ -353,7 +353,7 @@ def _sharded_axis(name: str) -> str:
     return name
 
 
-@checked
+@validated
 class FrameworkProfile:
     """Physical parameters of a training framework, the same for all models.
 
@@ -436,7 +436,7 @@ class FrameworkProfile:
     pipeline_parallel: bool = True
     context_parallel: bool = True
     expert_parallel: bool = True
-    sharded_parallel: tuple[Annotated[str, After(_sharded_axis)], ...] = ()
+    sharded_parallel: tuple[Annotated[str, PostValidator(_sharded_axis)], ...] = ()
     fsdp_zero_stages: tuple[Annotated[int, Interval(ge=2, le=3)], ...] = ()
     checked_version: str = ""
     layer_split: bool = False
@@ -472,7 +472,7 @@ class FrameworkProfile:
     quantized_adapters: bool = True
     virtual_tokens: bool = False
     whole_models: bool = True
-    rollouts: Rollouts | None = None
+    rollouts: RolloutProfile | None = None
     aliases: tuple[str, ...] = ()
     notes: str = ""
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.enums import LinkKind, Precision
-from planner.base.reading import table_of
+from planner.base.reading import require_table
 from planner.errors import SpecError, did_you_mean
-from planner.specs.cache import kept, stamp
-from planner.specs.checked import Interval, checked
+from planner.specs.cache import cache_by_files, stamp
+from planner.specs.checked import Interval, validated
 from planner.specs.load import (
     Bytes,
     BytesPerSecond,
@@ -35,7 +35,7 @@ from planner.specs.paths import SpecKind, listing, spec_folders
 Count = Annotated[int, Interval(ge=1, le=1_000_000)]
 
 
-@checked
+@validated
 class GemmEfficiency:
     """Time of a matrix product: ``t = t0 + ((F/(P e))^q + (B/(W b))^q)^(1/q)``.
 
@@ -53,7 +53,7 @@ class GemmEfficiency:
     sharpness: Annotated[Ratio, Interval(ge=0.5)]
 
 
-@checked
+@validated
 class AttentionEfficiency:
     """Time of a prefill attention kernel: the GEMM form with ``F (1 + s0/s) (1 + X0/X)``.
 
@@ -77,7 +77,7 @@ class AttentionEfficiency:
     wave_fill: Ratio
 
 
-@checked
+@validated
 class DecodeAttentionEfficiency:
     """Time of a decode attention kernel: ``t = t0 + (2 b kv d kv_bytes (s + s0) + 4 b h d)/(W b)``.
 
@@ -93,7 +93,7 @@ class DecodeAttentionEfficiency:
     sequence_offset: Ratio
 
 
-@checked
+@validated
 class GroupedGemmEfficiency:
     """Time of the matrix products of experts, form M7.
 
@@ -117,7 +117,7 @@ class GroupedGemmEfficiency:
     permute_passes: Ratio
 
 
-@checked
+@validated
 class TiledGemmEfficiency:
     """GEMM forms G7 and G8b: ``F = 2 ((m+m0)(n+n0) + A0 SM 128^2)(k+k0)``.
 
@@ -143,7 +143,7 @@ class TiledGemmEfficiency:
     area_floor: Ratio
 
 
-@checked
+@validated
 class WaveGemmEfficiency:
     """GEMM form G8: ``F = 2 m n (k+k0)``, done in waves of output tiles over the GPU.
 
@@ -172,7 +172,7 @@ class WaveGemmEfficiency:
     tile_penalty: Fraction
 
 
-@checked
+@validated
 class MemoryBoundEfficiency:
     """Time of one elementwise or reduction kernel: ``t = t0 + bytes/(W b)``.
 
@@ -186,7 +186,7 @@ class MemoryBoundEfficiency:
     latency: Seconds
 
 
-@checked
+@validated
 class CollectiveEfficiency:
     """Time of a collective: ``t = a0 + a1 (n-1) + (V + sqrt(V V0))/(B n/(n+x))``.
 
@@ -206,7 +206,7 @@ class CollectiveEfficiency:
     small_group_penalty: Ratio
 
 
-@checked
+@validated
 class Fp8AttentionEfficiency:
     """Rates of training's attention kernels in 8 bit over those in 16 bit.
 
@@ -220,7 +220,7 @@ class Fp8AttentionEfficiency:
     backward: Fraction
 
 
-@checked
+@validated
 class AttentionKernelEfficiency:
     """Rates of a training kernel of attention over those of the GPU's own, in 16 bit.
 
@@ -234,7 +234,7 @@ class AttentionKernelEfficiency:
     backward: Fraction
 
 
-@checked
+@validated
 class HostCopyEfficiency:
     """One copy between a GPU and its host: ``t = t0 + B/(W b)``, W the bandwidth of the link.
 
@@ -248,7 +248,7 @@ class HostCopyEfficiency:
     latency: Seconds = 0.0
 
 
-@checked
+@validated
 class Efficiency:
     """Efficiency of the kernels of a GPU, by kind of operator and by precision or head size.
 
@@ -299,7 +299,7 @@ class Efficiency:
     wave_gemm: Mapping[str, WaveGemmEfficiency] = field(default_factory=dict)
 
 
-@checked
+@validated
 class ScaleUpLink:
     """Fabric of a GPU inside its scale-up domain, such as NVLink.
 
@@ -317,7 +317,7 @@ class ScaleUpLink:
     description: str = ""
 
 
-@checked
+@validated
 class HostLink:
     """Link between a GPU and its host, and the GPU's share of host memory.
 
@@ -335,7 +335,7 @@ class HostLink:
     memory_bandwidth: BytesPerSecond | None = None
 
 
-@checked
+@validated
 class GpuSpec:
     """One GPU. Peaks are dense; a precision that is absent is not supported.
 
@@ -412,7 +412,7 @@ class GpuSpec:
         return Precision.FP4 in self.peak_flops
 
 
-@checked
+@validated
 class ScaleUp:
     """Fabric inside a scale-up domain of a cluster.
 
@@ -428,7 +428,7 @@ class ScaleUp:
     domain_size: Count
 
 
-@checked
+@validated
 class ScaleOut:
     """Network between scale-up domains.
 
@@ -457,7 +457,7 @@ class ScaleOut:
     slowdown_per_doubling: Share = 0.015
 
 
-@checked
+@validated
 class ClusterSpec:
     """Nodes of GPUs, the fabric inside them and the network between them.
 
@@ -516,8 +516,10 @@ def with_defaults(
     """
     completed, files = _completed(table, where, folder, ())
     link, of_link = _default_tables(_HOST_LINK, where, folder, ())
-    efficiency = merged(link["efficiency"], completed.get("efficiency", {}))
-    sources = table_of(link["sources"], where) | table_of(completed.get("sources", {}), where)
+    efficiency = merge_tables(link["efficiency"], completed.get("efficiency", {}))
+    sources = require_table(link["sources"], where) | require_table(
+        completed.get("sources", {}), where
+    )
     return {**completed, "efficiency": efficiency, "sources": sources}, [*files, *of_link]
 
 
@@ -594,11 +596,11 @@ def _completed(
     files: list[Path] = []
     for name in names:
         default, used = _default_tables(name, where, folder, seen)
-        efficiency = merged(efficiency, default["efficiency"])
-        sources |= table_of(default["sources"], where)
+        efficiency = merge_tables(efficiency, default["efficiency"])
+        sources |= require_table(default["sources"], where)
         files += used
     if names:
-        own["efficiency"] = merged(efficiency, own.get("efficiency", {}))
+        own["efficiency"] = merge_tables(efficiency, own.get("efficiency", {}))
     if sources and isinstance(given := own.get("sources", {}), dict):
         own["sources"] = sources | given
     return own, files
@@ -643,7 +645,7 @@ def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
     return renamed
 
 
-def merged(below: object, above: object) -> object:
+def merge_tables(below: object, above: object) -> object:
     """Nested tables, the second over the first.
 
     A quantity is replaced as a whole: its number must not keep another's source.
@@ -658,20 +660,20 @@ def merged(below: object, above: object) -> object:
     if "value" in below or "value" in above:
         return above
     return {
-        key: merged(below[key], above[key])
+        key: merge_tables(below[key], above[key])
         if key in below and key in above
         else (above if key in above else below)[key]
         for key in {**below, **above}
     }
 
 
-@kept
+@cache_by_files
 def _link_collectives(path: Path) -> Mapping[str, CollectiveEfficiency]:
     table = read_toml(path)
     where, sources = str(path), table.get("sources", {})
-    efficiency = table_of(table.get("efficiency", {}), f"{where}: efficiency")
-    operations = table_of(efficiency.get("collective", {}), f"{where}: efficiency.collective")
-    rows = {name: table_of(row, f"{where} ({name})") for name, row in operations.items()}
+    efficiency = require_table(table.get("efficiency", {}), f"{where}: efficiency")
+    operations = require_table(efficiency.get("collective", {}), f"{where}: efficiency.collective")
+    rows = {name: require_table(row, f"{where} ({name})") for name, row in operations.items()}
     return {
         name: check_spec(CollectiveEfficiency, {**row, "sources": sources}, f"{where} ({name})")
         for name, row in rows.items()

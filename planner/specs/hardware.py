@@ -15,7 +15,7 @@ from planner.base.reading import TABLE
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import SpecError, did_you_mean
-from planner.specs.cache import kept, stamp
+from planner.specs.cache import cache_by_files, stamp
 from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp, with_defaults
 from planner.specs.load import check_spec, digest, provenance, read_text, read_toml
 from planner.specs.paths import SpecKind, find, kernel_folders, listing
@@ -28,7 +28,7 @@ _ASSUMED_NODE_NETWORK = 400 * UNITS["byte/s"]["Gbit/s"]
 
 
 @record(kw_only=True)
-class Loaded(Generic[Spec]):
+class LoadedSpec(Generic[Spec]):
     """A spec with the file that it came from.
 
     Parameters
@@ -58,8 +58,8 @@ def load_gpu(name: str, folder: Path | None = None) -> GpuSpec:
     return load_gpu_with_provenance(name, folder).spec
 
 
-@kept
-def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[GpuSpec]:
+@cache_by_files
+def load_gpu_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[GpuSpec]:
     """As `load_gpu`, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
@@ -72,7 +72,7 @@ def load_gpu_with_provenance(name: str, folder: Path | None = None) -> Loaded[Gp
     path = find(SpecKind.GPUS, name, folder)
     table, defaults = with_defaults(read_toml(path), str(path), folder)
     files = [*defaults, *_kernel_files(table, str(path), folder)]
-    return loaded(GpuSpec, table, path, *files)
+    return load_spec(GpuSpec, table, path, *files)
 
 
 def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
@@ -88,8 +88,8 @@ def load_cluster(name: str, folder: Path | None = None) -> ClusterSpec:
     return load_cluster_with_provenance(name, folder).spec
 
 
-@kept
-def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loaded[ClusterSpec]:
+@cache_by_files
+def load_cluster_with_provenance(name: str, folder: Path | None = None) -> LoadedSpec[ClusterSpec]:
     """As `load_cluster`, with the source of each number.
 
     Raises SpecError if the spec is unknown or its file has errors.
@@ -100,7 +100,7 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     path = find(SpecKind.CLUSTERS, name, folder)
-    return loaded(ClusterSpec, read_toml(path), path)
+    return load_spec(ClusterSpec, read_toml(path), path)
 
 
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
@@ -142,9 +142,9 @@ def _own_fabric(gpu: GpuSpec) -> ScaleUp:
     return ScaleUp(kind=link.kind, bandwidth=link.bandwidth, domain_size=link.domain_size)
 
 
-def loaded(
+def load_spec(
     kind: type[Spec], table: Mapping[str, object], path: Path, *others: Path
-) -> Loaded[Spec]:
+) -> LoadedSpec[Spec]:
     """A table as a spec with the source of each number; ``others``: files it was completed from.
 
     Raises SpecError with one line per error.
@@ -160,7 +160,7 @@ def loaded(
     given = table.get("sources")
     texts = given if isinstance(given, Mapping) else {}
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
-    return Loaded(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
+    return LoadedSpec(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 
 
 def _kernel_files(table: Mapping[str, object], where: str, folder: Path | None) -> list[Path]:
@@ -229,7 +229,7 @@ def load_gemm_table(name: str, where: str, folder: Path | None = None) -> GemmTa
     return read_gemm_table(gemm_table_file(name, where, folder))
 
 
-@kept
+@cache_by_files
 def read_gemm_table(path: Path) -> GemmTable:
     """The table of a file, read once.
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from planner.base.reading import json_of
+from planner.base.reading import parse_json
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
 from planner.specs.hugging_face_families import FAMILIES, UNMODELLED
 from planner.specs.hugging_face_reader import ConfigReader
@@ -22,7 +22,7 @@ _ALGORITHMS = {
 }  # fmt: skip
 _METHODS = {"fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "eetq": "w8a16", "mxfp8": "fp8_block"}
 # Groups that share a scale in formats of 4-bit floats: part of what these are.
-_OWN_GROUPS = ("nvfp4", "mxfp4")
+_GROUPED_FORMATS = ("nvfp4", "mxfp4")
 _EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USUAL_GROUP = 128
 _LAYER = re.compile(r"layers\.(\d+)(?:\.(\w+))?")
@@ -56,7 +56,7 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
     path : ``config.json``
     name : name of the model; None: that of the folder
     """
-    values = json_of(read_text(path), str(path))
+    values = parse_json(read_text(path), str(path))
     if not isinstance(values, dict):
         raise SpecError(f"{path}: must hold a JSON object.")
     family = values.get("model_type")
@@ -220,7 +220,7 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
     if has_experts and any(_PARTS["attention"].search(name) for name in left_out):
         words = {"expert_quantization": word}
     stored = _kept(left_out, shape.get("num_hidden_layers") or 0)
-    if word not in _OWN_GROUPS:
+    if word not in _GROUPED_FORMATS:
         stored = _groups(config) | stored
     if stored:
         where = "quantization_config of the config.json"

@@ -43,7 +43,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs import hugging_face_sparse_rules as sparse_rules
@@ -58,21 +58,21 @@ _Tower = dict[str, object]
 _SOURCE = "vision_config of config.json"
 
 
-def vision_tower(row: Row | None, whole: ConfigReader, hidden_size: int) -> _Tower | None:
+def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
     """The tower of a model whose language model has this width; None where it is not described.
 
     Parameters
     ----------
     row : row of the tower in the table of families; None: not described
-    whole : ``config.json`` of the whole model
+    full_config : ``config.json`` of the whole model
     hidden_size : width of the language model
     """
-    given = whole.values.get("vision_config")
+    given = full_config.values.get("vision_config")
     if row is None or not isinstance(given, Mapping):
         return None
     faults: list[str] = []
     vision = ConfigReader(given, faults).completed(row["defaults"])
-    table = _MAKERS[row["make"]](vision, whole, hidden_size)
+    table = _MAKERS[row["make"]](vision, full_config, hidden_size)
     # A tower that cannot be read leaves a text model, and not none.
     resized = _RESIZED.get(row["make"], {})
     return None if faults or table is None else {"source": _SOURCE, **resized, **table}
@@ -129,7 +129,7 @@ def _patches(vision: ConfigReader, hidden_size: int, groups: list[_Tower]) -> _T
     }
 
 
-def _qwen2(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _qwen2(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     h, ratio = vision.size("embed_dim"), vision.values.get("mlp_ratio")
     inner = int(h * ratio) if isinstance(ratio, int | float) else 4 * h
     merged = h * vision.size("spatial_merge_size") ** 2
@@ -139,7 +139,7 @@ def _qwen2(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Towe
     return {**_patches(vision, h, groups), "projector_parameters": projector}
 
 
-def _qwen2_5(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower | None:
+def _qwen2_5(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
     h, inner, depth = vision.size("hidden_size"), vision.size("intermediate_size"), "depth"
     full = len(vision.sequence("fullatt_block_indexes") or ())
     windowed = vision.size(depth) - full
@@ -155,7 +155,7 @@ def _qwen2_5(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _To
     return {**_patches(vision, h, groups), "projector_parameters": projector}
 
 
-def _qwen3(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _qwen3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     h = vision.size("hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     deep = len(vision.sequence("deepstack_visual_indexes") or ())
@@ -167,11 +167,11 @@ def _qwen3(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Towe
     return {**table, "patch_bias": True, "projector_parameters": projector}
 
 
-def _gemma3(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower | None:
+def _gemma3(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
     """SigLIP; the patches of an image are averaged to ``mm_tokens_per_image``."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
-    tokens = whole.size("mm_tokens_per_image", 256)
+    tokens = full_config.size("mm_tokens_per_image", 256)
     merge = round((across**2 / tokens) ** 0.5)
     if not merge or across % merge:
         return None
@@ -188,10 +188,10 @@ def _siglip(vision: ConfigReader, hidden_size: int) -> _Tower:
     return _tower_group(layers, heads, hidden_size, vision.size("intermediate_size"))
 
 
-def _pixtral(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     h, inner = vision.size("hidden_size"), vision.size("intermediate_size")
     layers, heads = vision.size("num_hidden_layers"), vision.size("num_attention_heads")
-    merge = whole.size("spatial_merge_size", 2)
+    merge = full_config.size("spatial_merge_size", 2)
     groups = [_tower_group(layers, heads, h, inner, gated=True, plain=True)]
     projector = 2 * h + merge**2 * h * h + h * hidden_size + hidden_size**2
     table = _patches(vision, h, groups) | {"spatial_merge_size": merge}
@@ -199,7 +199,7 @@ def _pixtral(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _To
     return {**table, "projector_parameters": projector}
 
 
-def _llama4(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     """A class token beside the patches of a tile, whose pixels are shuffled into channels."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
@@ -211,7 +211,7 @@ def _llama4(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tow
     return {**table, "num_position_embeddings": across**2 + 1, "projector_parameters": projector}
 
 
-def _moonvit(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     h, merge = vision.size("hidden_size"), 2
     merged = merge**2 * h
     positions = vision.size("init_pos_emb_height") * vision.size("init_pos_emb_width")
@@ -222,7 +222,7 @@ def _moonvit(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _To
     return {**table, "projector_parameters": projector}
 
 
-def _glm(vision: ConfigReader, whole: ConfigReader, hidden_size: int) -> _Tower:
+def _glm(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
     """MLPs are as wide as what leaves the tower; its merger has the ``intermediate_size``."""
     h, out = vision.size("hidden_size"), vision.size("out_hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
@@ -296,7 +296,7 @@ def named(name: str) -> Any:
 def _table(row: Row, config: ConfigReader) -> Table:
     """The model table of a config."""
     config = config.completed(row.get("defaults", {}))
-    config = config.or_else(row["or_else"]) if "or_else" in row else config
+    config = config.with_defaults(row["or_else"]) if "or_else" in row else config
     for key, value in row.get("only", {}).items():
         config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
     config = named(row["modern"])(config) if "modern" in row else config
@@ -353,7 +353,7 @@ def _rule(given: str | list[object]) -> Rule:
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
-    config = config.replaced(json.loads(kind.own)) if kind.own else config
+    config = config.replaced(json.loads(kind.overrides)) if kind.overrides else config
     is_sparse = kind.feed_forward == "sparse"
     found = _filled(
         _LAYER,
@@ -386,16 +386,16 @@ def _filled(kinds: Mapping[str, object], fields: Row, config: ConfigReader) -> T
     return {name: _value(kinds[name], field, config) for name, field in fields.items()}
 
 
-def _value(kind: object, given: object, config: ConfigReader) -> object:
-    if not isinstance(given, str):
-        return given
-    if given.startswith("@"):
-        return named(given[1:])(config)
+def _value(kind: object, value: object, config: ConfigReader) -> object:
+    if not isinstance(value, str):
+        return value
+    if value.startswith("@"):
+        return named(value[1:])(config)
     if kind is bool:
-        return any(_flag(each, config) for each in given.split(" or "))
+        return any(_flag(each, config) for each in value.split(" or "))
     if isinstance(kind, type) and issubclass(kind, str):
-        return given
-    *first, last = given.split(" or ")
+        return value
+    *first, last = value.split(" or ")
     found = (_product(each + "?", config) for each in first)
     return next((size for size in found if size is not None), None) or _product(last, config)
 
@@ -482,22 +482,22 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
     parts = [f"{part} tower" for part in parts or ["vision"]]
     note = _TEXT_PART.format(" and ".join(f"the {part}" for part in parts))
     omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(whole)}
-    width = int(number_in(table, "hidden_size"))
+    width = int(number_of_row(table, "hidden_size"))
     if tower := vision_tower(_TOWERS.get(whole_name), whole, width):
         omitted |= {"vision_tower": tower, "omitted_parameters": None}
     notes = f"{note} {table['notes']}".rstrip()
     return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
 
 
-def _tower_size(whole: ConfigReader) -> float | None:
+def _tower_size(full_config: ConfigReader) -> float | None:
     """About the parameters of a vision transformer: its layers and the embedding of patches.
 
     A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
     block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where
     the sizes are not those of one tower of equal layers.
     """
-    tower = whole.values.get("vision_config")
-    if not isinstance(tower, Mapping) or whole.values.get("audio_config") is not None:
+    tower = full_config.values.get("vision_config")
+    if not isinstance(tower, Mapping) or full_config.values.get("audio_config") is not None:
         return None
     layers = tower.get("num_hidden_layers", tower.get("depth"))
     sizes = [layers, *(tower.get(name) for name in ("hidden_size", "intermediate_size"))]
@@ -519,7 +519,7 @@ UNMODELLED: Mapping[str, str] = {
 _TOWERS = _rows(_ALL["towers"], _ALL["tower_shapes"])
 _TEXTS: dict[str, Family] = {name: partial(_table, row) for name, row in ROWS.items()}
 _TEXTS |= {name: _TEXTS[family] for name, family in OTHER_NAMES.items()}
-_WHOLE: dict[str, Family] = {
+_COMPOSITE_FAMILIES: dict[str, Family] = {
     name: partial(_composite, name, usual) for name, usual in COMPOSITES.items()
 }
-FAMILIES = dict(sorted((_TEXTS | _WHOLE).items()))
+FAMILIES = dict(sorted((_TEXTS | _COMPOSITE_FAMILIES).items()))

@@ -171,7 +171,7 @@ class ConfigReader:
         inner = value if isinstance(value, dict) else {}
         return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
 
-    def or_else(self, defaults: Mapping[str, object]) -> ConfigReader:
+    def with_defaults(self, defaults: Mapping[str, object]) -> ConfigReader:
         """This object, with ``defaults`` where it is silent.
 
         Parameters

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import MOST_LAYERS
 
@@ -45,12 +45,12 @@ class Kind(NamedTuple):
     ----------
     mixer : kind of attention or state; empty: none
     feed_forward : kind of feed-forward; empty: none
-    own : further distinction, such as sizes of this layer
+    overrides : further distinction, such as sizes of this layer
     """
 
     mixer: str
     feed_forward: str
-    own: str = ""
+    overrides: str = ""
 
 
 # Groups of layers.
@@ -321,7 +321,7 @@ def latent_attention(config: ConfigReader, **fields: object) -> Table:
 def square_attention(config: ConfigReader, **fields: object) -> Table:
     """Attention whose output projection is square, whatever the heads are."""
     table = attention(config, **fields)
-    width = number_in(table, "num_attention_heads") * number_in(table, "head_dim")
+    width = number_of_row(table, "num_attention_heads") * number_of_row(table, "head_dim")
     if width != config.size("hidden_size"):
         config.fault("head_dim", "times num_attention_heads must be hidden_size")
     return table
@@ -562,7 +562,7 @@ def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
     keys = config.optional_size("linear_num_key_heads") or heads
     width = config.optional_size("linear_key_head_dim")
     width = width or max(3 * config.size("hidden_size") // (4 * keys), 1)
-    return config.or_else(
+    return config.with_defaults(
         {
             "linear_num_key_heads": keys,
             "linear_num_value_heads": heads,

@@ -236,8 +236,8 @@ def blocks_of_nas(config: ConfigReader) -> list[Kind]:
     return found or [Kind("full", "dense")]
 
 
-def _as_table(given: object) -> Table:
-    return given if isinstance(given, dict) else {}
+def _as_table(value: object) -> Table:
+    return value if isinstance(value, dict) else {}
 
 
 def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:

@@ -52,7 +52,7 @@ LIMITS: Mapping[Resizing, str] = {
 
 
 @record(kw_only=True)
-class Seen:
+class ImageTokens:
     """Tokens that a vision tower makes of one image.
 
     Parameters
@@ -72,7 +72,7 @@ class Seen:
         return self.tiles * self.tokens_per_tile + self.breaks
 
 
-def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
+def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageTokens | None:
     """What is seen of an image of so many pixels; None where its processor is not known.
 
     Parameters
@@ -86,18 +86,18 @@ def seen(tower: VisionTower, width: int, height: int) -> Seen | None:
     if kind is None:
         return None
     if kind is Resizing.FIXED:
-        return Seen(tiles=1, tokens_per_tile=own)
+        return ImageTokens(tiles=1, tokens_per_tile=own)
     if kind is Resizing.PIXELS:
         least, most = tower.min_pixels, tower.max_pixels
         across, down = _scaled(width, height, side=side, least=least, most=most)
-        return Seen(tiles=1, tokens_per_tile=across * down)
+        return ImageTokens(tiles=1, tokens_per_tile=across * down)
     if kind is Resizing.EDGE:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
         across, down = (max(math.ceil(one // ratio / side), 1) for one in (width, height))
-        return Seen(tiles=1, tokens_per_tile=across * down, breaks=down)
+        return ImageTokens(tiles=1, tokens_per_tile=across * down, breaks=down)
     count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
     tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
-    return Seen(tiles=tiles + (tiles > 1), tokens_per_tile=own)
+    return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=own)
 
 
 def audio_tokens(tower: AudioTower, seconds: float) -> int:

@@ -12,12 +12,19 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from planner.base import reading
-from planner.base.reading import SMALL, TABLE, csv_of, repeated_names
+from planner.base.reading import SMALL, TABLE, parse_csv, repeated_names
 from planner.base.units import to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.renamed import current_keys, current_name
-from planner.specs.cache import kept, remembered, stamp
-from planner.specs.checked import UNKNOWN, Before, Faults, Interval, checked_of, field_types
+from planner.specs.cache import cache_by_files, cache_on_disk, stamp
+from planner.specs.checked import (
+    UNKNOWN,
+    Interval,
+    PreValidator,
+    ValidationErrors,
+    build_validated,
+    field_types,
+)
 
 
 @dataclass(slots=True)
@@ -60,19 +67,19 @@ def _read(dimension: str) -> Callable[[object, object], object]:
     return read
 
 
-Bytes = Annotated[float, Before(_read("byte")), Interval(gt=0, lt=1e18)]
-BytesOrZero = Annotated[float, Before(_read("byte")), Interval(ge=0, lt=1e18)]
-BytesPerSecond = Annotated[float, Before(_read("byte/s")), Interval(gt=0, lt=1e18)]
-BytesPerSecondOrZero = Annotated[float, Before(_read("byte/s")), Interval(ge=0, lt=1e18)]
-FlopPerSecond = Annotated[float, Before(_read("flop/s")), Interval(gt=0, lt=1e20)]
-Seconds = Annotated[float, Before(_read("second")), Interval(ge=0, lt=1e6)]
-GpuSeconds = Annotated[float, Before(_read("second")), Interval(gt=0, lt=1e18)]
-Watts = Annotated[float, Before(_read("watt")), Interval(gt=0, lt=1e6)]
-Fraction = Annotated[float, Before(_read("1")), Interval(gt=0, le=2)]
-FractionOrZero = Annotated[float, Before(_read("1")), Interval(ge=0, le=2)]
-Share = Annotated[float, Before(_read("1")), Interval(ge=0, le=1)]
-Numbers = Annotated[float, Before(_read("1")), Interval(ge=0, lt=1e15)]
-Ratio = Annotated[float, Before(_read("1")), Interval(ge=0, lt=1e9)]
+Bytes = Annotated[float, PreValidator(_read("byte")), Interval(gt=0, lt=1e18)]
+BytesOrZero = Annotated[float, PreValidator(_read("byte")), Interval(ge=0, lt=1e18)]
+BytesPerSecond = Annotated[float, PreValidator(_read("byte/s")), Interval(gt=0, lt=1e18)]
+BytesPerSecondOrZero = Annotated[float, PreValidator(_read("byte/s")), Interval(ge=0, lt=1e18)]
+FlopPerSecond = Annotated[float, PreValidator(_read("flop/s")), Interval(gt=0, lt=1e20)]
+Seconds = Annotated[float, PreValidator(_read("second")), Interval(ge=0, lt=1e6)]
+GpuSeconds = Annotated[float, PreValidator(_read("second")), Interval(gt=0, lt=1e18)]
+Watts = Annotated[float, PreValidator(_read("watt")), Interval(gt=0, lt=1e6)]
+Fraction = Annotated[float, PreValidator(_read("1")), Interval(gt=0, le=2)]
+FractionOrZero = Annotated[float, PreValidator(_read("1")), Interval(ge=0, le=2)]
+Share = Annotated[float, PreValidator(_read("1")), Interval(ge=0, le=1)]
+Numbers = Annotated[float, PreValidator(_read("1")), Interval(ge=0, lt=1e15)]
+Ratio = Annotated[float, PreValidator(_read("1")), Interval(ge=0, lt=1e9)]
 
 
 Spec = TypeVar("Spec")
@@ -103,7 +110,7 @@ def read_text(path: Path, limit: int = SMALL) -> str:
     path : file to read
     limit : greatest size of the file [bytes]
     """
-    text = reading.text_of(read_bytes(path, limit), path)
+    text = reading.decode_text(read_bytes(path, limit), path)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -119,9 +126,9 @@ def read_toml(path: Path) -> dict[str, object]:
     return dict(_parsed(path))
 
 
-@kept
+@cache_by_files
 def _parsed(path: Path) -> dict[str, object]:
-    table = remembered(path, lambda place: reading.toml_of(read_text(place), str(place)))
+    table = cache_on_disk(path, lambda place: reading.parse_toml(read_text(place), str(place)))
     return current_keys(table, str(path))
 
 
@@ -154,8 +161,8 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     faults = list(_source_faults(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
-        spec = checked_of(kind, fields, context)
-    except Faults as error:
+        spec = build_validated(kind, fields, context)
+    except ValidationErrors as error:
         for place, text in error.found:
             hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
             faults.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
@@ -235,7 +242,7 @@ def field_names(kind: object) -> set[str]:
 
 
 Row = Mapping[str, Any]
-Made = TypeVar("Made")
+T = TypeVar("T")
 
 UNDATED = "undated"
 _LARGEST = 1e15
@@ -268,9 +275,9 @@ class Column(NamedTuple):
     needed: bool = False
 
 
-def records(
-    path: Path, columns: Sequence[Column], make: Callable[[Row], Made], once: Sequence[str] = ()
-) -> list[Made]:
+def read_records(
+    path: Path, columns: Sequence[Column], make: Callable[[Row], T], once: Sequence[str] = ()
+) -> list[T]:
     """What is made of each row of a file, in order; a column that it lacks has empty cells.
 
     What the columns ``once`` say together stands in one row.
@@ -286,7 +293,7 @@ def records(
     make : function from the values of a row by column to the record
     once : columns whose combination of values may occur only once
     """
-    found: list[Made] = []
+    found: list[T] = []
     faults: list[str] = []
     first: dict[str, int] = {}
     # Most cells of a column stand in many rows.
@@ -319,7 +326,7 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
     """The rows of a file, each with its line number; cells that a row lacks are left out."""
     lines = [
         (number, [cell.strip() for cell in row])
-        for number, row in csv_of(StringIO(read_text(path, TABLE)), path)
+        for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
     ]
     known = [column.name for column in columns]
     head = [current_name("column", name.lower(), known) for name in lines[0][1]] if lines else []
@@ -360,7 +367,7 @@ def number(text: str, column: str) -> float:
     return found
 
 
-def filled(cell: str, column: str) -> str:
+def nonempty_text(cell: str, column: str) -> str:
     """Any text but an empty one.
 
     Raises ValueError if the cell is empty.
@@ -375,7 +382,7 @@ def filled(cell: str, column: str) -> str:
     return cell
 
 
-def optional(read: Callable[[str, str], Made]) -> Callable[[str, str], Made | None]:
+def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
     """What makes a value of a cell, and None of an empty one.
 
     Parameters
@@ -402,7 +409,7 @@ def one_of(words: Collection[str]) -> Callable[[str, str], str]:
     return read
 
 
-def dated(cell: str, _: str) -> str:
+def parse_date(cell: str, _: str) -> str:
     """A date, or nothing; see `month`.
 
     Parameters

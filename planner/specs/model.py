@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
-from planner.specs.checked import After, Interval, MinLen, Strict, checked
+from planner.specs.checked import Interval, MinLen, PostValidator, Strict, validated
 from planner.specs.images import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word
 
@@ -27,7 +27,7 @@ MOST = {"hidden_size": 10**6, "vocab_size": 10**8, "num_experts": 10**5}
 MOST_MODULES = 100
 """More modules of multi-token prediction than any model has make no sense."""
 Modules = Annotated[int, Strict(), Interval(ge=0, le=MOST_MODULES)]
-QuantizationWord = Annotated[str, After(quantization_word)]
+QuantizationWord = Annotated[str, PostValidator(quantization_word)]
 
 
 class Placement(StrEnum):
@@ -37,7 +37,7 @@ class Placement(StrEnum):
     INTERLEAVED = "interleaved"
 
 
-@checked
+@validated
 class FeedForwardSpec:
     """Dense MLP (``num_experts`` 0) or mixture of experts.
 
@@ -84,7 +84,7 @@ class FeedForwardSpec:
         return self.moe_latent_size or hidden_size
 
 
-@checked
+@validated
 class LayerGroup:
     """Equal layers of a model, in one run or spread over the depth.
 
@@ -143,7 +143,7 @@ class LayerGroup:
         return (self.attention is not None) + (self.feed_forward is not None)
 
 
-@checked
+@validated
 class TrainingDefaults:
     """Published training run of a model.
 
@@ -166,7 +166,7 @@ class TrainingDefaults:
         refuse(_training_faults(self))
 
 
-@checked
+@validated
 class VisionTower:
     """Transformer over image patches, and the projector to the language model [1]_.
 
@@ -233,7 +233,7 @@ class VisionTower:
         return 3 * self.temporal_patch_size * self.patch_size**2
 
 
-@checked
+@validated
 class AudioTower:
     """Transformer over audio frames, and the projector to the language model.
 
@@ -273,7 +273,7 @@ class AudioTower:
         return self.frames_per_token
 
 
-@checked
+@validated
 class ModelSpec:
     """A decoder-only language model.
 

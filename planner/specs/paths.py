@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from planner.base.reading import toml_of
+from planner.base.reading import parse_toml
 from planner.errors import SpecError
-from planner.specs.cache import IDENTITY, kept, stamp
+from planner.specs.cache import IDENTITY, cache_by_files, stamp
 from planner.specs.load import read_text
 
 API_PRICES = "api_prices.csv"
@@ -74,7 +74,7 @@ def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]
     return _existing(candidates)
 
 
-@kept
+@cache_by_files
 def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     """The entries of a folder whose names end with ``suffix``, sorted.
 
@@ -109,7 +109,7 @@ def price_files(folder: Path | None = None) -> list[Path]:
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return beside_specs("prices.csv", folder)
+    return extra_files("prices.csv", folder)
 
 
 def data_folders(folder: Path | None = None) -> list[Path]:
@@ -143,7 +143,7 @@ def api_price_files(folder: Path | None = None) -> list[Path]:
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return beside_specs(API_PRICES, folder)
+    return extra_files(API_PRICES, folder)
 
 
 def load_file(path: Path) -> Path:
@@ -165,10 +165,10 @@ def kernel_folders(folder: Path | None = None) -> list[Path]:
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return beside_specs("kernels", folder)
+    return extra_files("kernels", folder)
 
 
-def beside_specs(name: str, folder: Path | None = None) -> list[Path]:
+def extra_files(name: str, folder: Path | None = None) -> list[Path]:
     """The files or folders of a name beside the folders of specs, the one that counts in front.
 
     Parameters
@@ -215,7 +215,7 @@ def _existing(candidates: list[Path]) -> list[Path]:
 _ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
 _NAME = re.compile(r"^name\s*=\s*\"([^\"\n\\]+)\"", re.MULTILINE)
 
-_MOST_MEANT = 3
+_MAX_SUGGESTIONS = 3
 _SHORTEST_PART = 3
 
 
@@ -294,7 +294,7 @@ def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) 
     return None if stem is None else files[stem]
 
 
-@kept
+@cache_by_files
 def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
     files: dict[str, Path] = {}
     for place in spec_folders(kind, folder):
@@ -307,7 +307,7 @@ def _normalised(name: str) -> str:
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
-@kept
+@cache_by_files
 def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
     aliases: dict[str, str] = {}
     for name, path in _files(kind, folder).items():
@@ -320,7 +320,7 @@ def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
     return aliases
 
 
-@kept
+@cache_by_files
 def _name_in(path: Path) -> str:
     """The name that a file sets, empty where it cannot be read."""
     try:
@@ -330,11 +330,11 @@ def _name_in(path: Path) -> str:
     return match.group(1) if match else ""
 
 
-@kept
+@cache_by_files
 def _aliases_in(path: Path) -> tuple[str, ...]:
     try:
         match = _ALIASES.search(read_text(path))
-        words = toml_of(match.group(), str(path))["aliases"] if match else None
+        words = parse_toml(match.group(), str(path))["aliases"] if match else None
     except SpecError:
         return ()  # the file is faulty; loading it by its name says how
     return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
@@ -346,11 +346,13 @@ def _unknown(
     from difflib import get_close_matches
 
     targets = {**aliases, **{file: file for file in files}}
-    close = get_close_matches(_normalised(name), sorted(targets), n=_MOST_MEANT, cutoff=0.7)
+    close = get_close_matches(_normalised(name), sorted(targets), n=_MAX_SUGGESTIONS, cutoff=0.7)
     if not close:  # such as the h100 of nvidia-h100: the most parts in common
         parts = {part for part in _normalised(name).split("-") if len(part) >= _SHORTEST_PART}
         shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
-        close = sorted(filter(shared.get, shared), key=lambda word: -shared[word])[:_MOST_MEANT]
+        close = sorted(filter(shared.get, shared), key=lambda word: -shared[word])[
+            :_MAX_SUGGESTIONS
+        ]
     suggestions = list(dict.fromkeys(targets[word] for word in close))
     hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
     listing = f" `planner specs list {kind}` shows all {len(files)}."

@@ -12,30 +12,39 @@ from typing import Annotated
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.specs.cache import kept
-from planner.specs.checked import MaxLen, checked
-from planner.specs.hardware import Loaded, loaded
-from planner.specs.load import Column, Ratio, Row, filled, number, one_of, read_toml, records
-from planner.specs.paths import beside_specs
+from planner.specs.cache import cache_by_files
+from planner.specs.checked import MaxLen, validated
+from planner.specs.hardware import LoadedSpec, load_spec
+from planner.specs.load import (
+    Column,
+    Ratio,
+    Row,
+    nonempty_text,
+    number,
+    one_of,
+    read_records,
+    read_toml,
+)
+from planner.specs.paths import extra_files
 
 REGIONS = "regions.csv"
 CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"
 _DIMENSIONS = {CARBON: "kg/J", PUE: "1", ELECTRICITY: "usd/J"}
 _TABLE = (
-    Column("region", filled, needed=True),
+    Column("region", nonempty_text, needed=True),
     Column("name", needed=True),
     Column("alias", needed=True),
     Column("quantity", one_of(_DIMENSIONS), needed=True),
     Column("value", number, needed=True),
-    Column("unit", filled, needed=True),
-    Column("source", filled, needed=True),
+    Column("unit", nonempty_text, needed=True),
+    Column("source", nonempty_text, needed=True),
     Column("year", needed=True),
 )
 COLUMNS = tuple(column.name for column in _TABLE)
 
 
 @record(kw_only=True)
-class Figure:
+class SourcedNumber:
     """A published figure of a region.
 
     Parameters
@@ -65,7 +74,7 @@ class Region:
     code: str
     name: str
     alias: str
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, SourcedNumber] = field(default_factory=dict)
 
     @property
     def provider(self) -> str:
@@ -73,7 +82,7 @@ class Region:
         return self.code.partition(" ")[0] if " " in self.code else ""
 
 
-def find_region(given: str, folder: Path | None = None) -> Region:
+def find_region(text: str, folder: Path | None = None) -> Region:
     """A region by its code, by its name, or by its code without the cloud's name.
 
     The building's figures are those of its cloud where none are known of the region itself.
@@ -83,16 +92,16 @@ def find_region(given: str, folder: Path | None = None) -> Region:
 
     Parameters
     ----------
-    given : code or name of the region
+    text : code or name of the region
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     regions = _regions(folder)
     words = _words(folder)
-    code = words.get(_plain(given))
+    code = words.get(_plain(text))
     if code is None:
-        hint = did_you_mean(_plain(given), words)
+        hint = did_you_mean(_plain(text), words)
         raise SearchSpaceError(
-            f"Unknown region {given!r}.{hint} A region is a country (SE, SWE, Sweden), a state "
+            f"Unknown region {text!r}.{hint} A region is a country (SE, SWE, Sweden), a state "
             "(US-VA) or a cloud's (GCP europe-west4, us-east-1)."
         )
     found = regions[code]
@@ -101,10 +110,10 @@ def find_region(given: str, folder: Path | None = None) -> Region:
     return Region(code=found.code, name=found.name, alias=found.alias, figures=figures)
 
 
-@kept
+@cache_by_files
 def _regions(folder: Path | None) -> Mapping[str, Region]:
     regions: dict[str, Region] = {}
-    for path in beside_specs(REGIONS, folder):
+    for path in extra_files(REGIONS, folder):
         for code, region in read_regions(path).items():
             known = regions.get(code)
             figures = {**region.figures, **(known.figures if known else {})}
@@ -113,7 +122,7 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
     return regions
 
 
-@kept
+@cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
     """What regions are called, the surest first: codes, aliases, names, parts of codes."""
     regions = _regions(folder).values()
@@ -145,7 +154,7 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     path : file to read
     """
     regions: dict[str, Region] = {}
-    records(path, _TABLE, partial(_add, regions), once=("region", "quantity"))
+    read_records(path, _TABLE, partial(_add, regions), once=("region", "quantity"))
     return regions
 
 
@@ -155,7 +164,7 @@ def _add(found: dict[str, Region], row: Row) -> None:
     if quantity == PUE and value < 1:
         raise ValueError(f"value {row['value']:g} is below 1")
     figures = dict(found[code].figures) if code in found else {}
-    figures[quantity] = Figure(value=value, source=row["source"], year=row["year"])
+    figures[quantity] = SourcedNumber(value=value, source=row["source"], year=row["year"])
     found[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 
 
@@ -167,8 +176,8 @@ def _plain(text: str) -> str:
 POWER = "power.toml"
 
 
-@checked
-class Between:
+@validated
+class RangedValue:
     """A number with the range of published values.
 
     Parameters
@@ -183,7 +192,7 @@ class Between:
     high: Ratio
 
     @classmethod
-    def exactly(cls, value: float) -> Between:
+    def exactly(cls, value: float) -> RangedValue:
         """A number that is known.
 
         Parameters
@@ -193,7 +202,7 @@ class Between:
         return cls(value=value, low=value, high=value)
 
 
-@checked
+@validated
 class PowerProfile:
     """Power of GPUs as shares of their thermal design power, and power on top of it.
 
@@ -214,16 +223,16 @@ class PowerProfile:
     """
 
     name: str
-    compute: Between
-    wait: Between
-    train: Between
-    prefill: Between
-    decode: Between
-    idle: Between
-    host: Between
-    rack_host: Between
-    network: Between
-    pue: Between
+    compute: RangedValue
+    wait: RangedValue
+    train: RangedValue
+    prefill: RangedValue
+    decode: RangedValue
+    idle: RangedValue
+    host: RangedValue
+    rack_host: RangedValue
+    network: RangedValue
+    pue: RangedValue
     notes: Annotated[str, MaxLen(10_000)] = ""
 
     def with_pue(self, value: float) -> PowerProfile:
@@ -233,11 +242,11 @@ class PowerProfile:
         ----------
         value : power of the building over that of the IT equipment
         """
-        return replace(self, pue=Between.exactly(value))
+        return replace(self, pue=RangedValue.exactly(value))
 
 
-@kept
-def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
+@cache_by_files
+def load_power(folder: Path | None = None) -> LoadedSpec[PowerProfile]:
     """The shares of ``power.toml``, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
@@ -246,10 +255,10 @@ def load_power(folder: Path | None = None) -> Loaded[PowerProfile]:
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    return read_power(beside_specs(POWER, folder)[0])
+    return read_power(extra_files(POWER, folder)[0])
 
 
-def read_power(path: Path) -> Loaded[PowerProfile]:
+def read_power(path: Path) -> LoadedSpec[PowerProfile]:
     """The shares of a file, with the source of each number.
 
     Raises SpecError if the file has errors, one line for each.
@@ -259,7 +268,7 @@ def read_power(path: Path) -> Loaded[PowerProfile]:
     path : file to read
     """
     table = read_toml(path)
-    found = loaded(PowerProfile, table, path)
+    found = load_spec(PowerProfile, table, path)
     faults = [f"{path}: {fault}" for fault in _faults(found.spec)]
     if faults:
         raise SpecError("\n".join(faults))
@@ -268,7 +277,9 @@ def read_power(path: Path) -> Loaded[PowerProfile]:
 
 def _faults(profile: PowerProfile) -> list[str]:
     """What of the shares cannot be."""
-    ranges = {name: value for name, value in vars(profile).items() if isinstance(value, Between)}
+    ranges = {
+        name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
+    }
     faults = [
         f"{name}: value must lie between low and high."
         for name, one in ranges.items()

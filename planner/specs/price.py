@@ -25,20 +25,20 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.terms import terms_about
-from planner.specs.cache import kept
+from planner.specs.cache import cache_by_files
 from planner.specs.load import (
     UNDATED,
     Column,
     Row,
     are_old,
-    dated,
-    filled,
+    nonempty_text,
     number,
     one_of,
     optional,
-    records,
+    parse_date,
+    read_records,
 )
-from planner.specs.paths import SpecKind, beside_specs, find, price_files
+from planner.specs.paths import SpecKind, extra_files, find, price_files
 
 OWNERSHIP = "ownership.csv"
 ASSUMED = "assumed"
@@ -70,7 +70,7 @@ _OWNERSHIP_TABLE = (
     Column("high", optional(number)),
     Column("unit", needed=True),
     Column("source", needed=True),
-    Column("date", dated),
+    Column("date", parse_date),
     Column("gpus", optional(number)),
     Column("asked", optional(one_of(("trade", "list", "launch", "street", "used", "estimate")))),
 )
@@ -80,7 +80,7 @@ _POSITIVE = ("card_share_of_server", "lifetime", "utilization", "power_over_tdp"
 
 
 @record(kw_only=True)
-class Figure:
+class SourcedQuantity:
     """A published quantity of owning a GPU.
 
     Parameters
@@ -91,8 +91,8 @@ class Figure:
     source : publication
     date : day of the publication
     gpus : GPUs that a price is for, such as a rack or node
-    asked : kind of price: ``trade``, ``list``, ``launch``, ``street``, ``used`` or ``estimate``;
-        empty: not specified
+    price_basis : kind of price: ``trade``, ``list``, ``launch``, ``street``, ``used`` or
+        ``estimate``; empty: not specified
     is_old : more than a year older than the newest, or without a date
     """
 
@@ -102,12 +102,12 @@ class Figure:
     source: str
     date: str
     gpus: int = 1
-    asked: str = ""
+    price_basis: str = ""
     is_old: bool = False
 
 
-@kept
-def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
+@cache_by_files
+def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQuantity]:
     """The quantities of owning a GPU by name: its own, and where it has none those of all GPUs.
 
     Of several files the first that has a quantity counts.
@@ -118,8 +118,8 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, Figure]:
     ----------
     gpu : name of the GPU
     """
-    found: dict[str, Figure] = {}
-    for path in beside_specs(OWNERSHIP, folder):
+    found: dict[str, SourcedQuantity] = {}
+    for path in extra_files(OWNERSHIP, folder):
         figures = _owned_names(path, folder)
         own = {name: figure for (name, of), figure in figures.items() if of == gpu}
         common = {name: figure for (name, of), figure in figures.items() if not of}
@@ -139,8 +139,8 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
     return any(name in ownership_of(gpu, folder) for name in PRICES)
 
 
-@kept
-def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
+@cache_by_files
+def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     """The figures of a file by quantity and the word it has for the GPU, empty for all of them.
 
     Raises SpecError with one line per error: file, line, problem.
@@ -149,7 +149,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], Figure]:
     ----------
     path : file to read
     """
-    found = records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
+    found = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
     prices = [(key, figure) for key, figure in found if key[0] in PRICES]
     ages = are_old([figure.date for _, figure in prices])
     dated_prices = zip(prices, ages, strict=True)
@@ -174,7 +174,7 @@ def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     return sorted(found)
 
 
-def _figure(row: Row) -> tuple[tuple[str, str], Figure]:
+def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     name, unit, value = row["quantity"], row["unit"], row["value"]
     ends = [value if row[end] is None else row[end] for end in ("low", "high")]
     if not ends[0] <= value <= ends[1]:
@@ -190,15 +190,15 @@ def _figure(row: Row) -> tuple[tuple[str, str], Figure]:
         raise ValueError(f"{name} must be above 0")
     if name not in PRICES and (row["gpus"] is not None or row["asked"]):
         raise ValueError("gpus and asked are of prices alone")
-    figure = Figure(
+    figure = SourcedQuantity(
         value=middle, low=low, high=high, source=row["source"], date=row["date"],
-        gpus=max(int(row["gpus"] or 1), 1), asked=row["asked"] or "",
+        gpus=max(int(row["gpus"] or 1), 1), price_basis=row["asked"] or "",
     )  # fmt: skip
     return (name, row["gpu"]), figure
 
 
-@kept
-def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], Figure]:
+@cache_by_files
+def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], SourcedQuantity]:
     """Figures by quantity and the name of the GPU's spec; by its own word where there is none."""
     names = {}
     for (quantity, word), figure in read_ownership(path).items():
@@ -362,7 +362,7 @@ def typical(offers: Sequence[Price]) -> Price:
     ----------
     offers : offers of one GPU under one contract
     """
-    counted = recent(offers)
+    counted = not_outdated(offers)
     sellers = by_seller(counted)
     first = counted[0]
     sources = {offer.source for offer in counted}
@@ -391,7 +391,7 @@ def _nine_of_ten(values: Sequence[float]) -> FloatArray:
     return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
 
 
-def recent(offers: Sequence[Price]) -> list[Price]:
+def not_outdated(offers: Sequence[Price]) -> list[Price]:
     """Those that are not old, or all where every one is.
 
     Parameters
@@ -414,17 +414,17 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     return {seller: median(values) for seller, values in asked.items()}
 
 
-@kept
+@cache_by_files
 def price_of(
     gpu: str,
     contract: str | None = None,
     provider: str | None = None,
-    own: Path | None = None,
+    user_folder: Path | None = None,
     folder: Path | None = None,
 ) -> Price | None:
     """What one GPU costs, typical of the offers of the first list that has any; None unknown.
 
-    ``own`` is a list of the user's, looked into first; ``contract`` the usual one if None,
+    ``user_folder`` is a list of the user's, looked into first; ``contract`` the usual one if None,
     ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.price`.
 
     Raises SpecError if a price list has errors, one line for each.
@@ -436,7 +436,7 @@ def price_of(
     provider : seller; None: any
     """
     for wanted in _USUAL if contract is None else (contract,):
-        for offers in _lists(gpu, own, folder):
+        for offers in _lists(gpu, user_folder, folder):
             found = [offer for offer in offers if offer.contract == wanted]
             if provider is not None:
                 found = [o for o in found if _is(o.provider, provider)]
@@ -450,13 +450,13 @@ def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
     """What the sellers of some other offers ask on demand; None where none of them does."""
     if found[0].contract == Contract.ON_DEMAND:
         return None
-    sellers = by_seller(recent(found))
+    sellers = by_seller(not_outdated(found))
     on_demand = [offer for offer in offers if offer.contract == Contract.ON_DEMAND]
-    asked = by_seller(recent([o for o in on_demand if o.provider in sellers]))
+    asked = by_seller(not_outdated([o for o in on_demand if o.provider in sellers]))
     return median(asked.values()) if asked else None
 
 
-def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> list[Price]:
+def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = None) -> list[Price]:
     """All offers of one GPU, those of the first list in front.
 
     Raises SpecError if a price list has errors.
@@ -465,11 +465,14 @@ def offers_of(gpu: str, own: Path | None = None, folder: Path | None = None) -> 
     ----------
     gpu : name of the GPU
     """
-    return [offer for offers in _lists(gpu, own, folder) for offer in offers]
+    return [offer for offers in _lists(gpu, user_folder, folder) for offer in offers]
 
 
 def contracts_of(
-    gpu: str, folder: Path | None = None, own: Path | None = None, provider: str | None = None
+    gpu: str,
+    folder: Path | None = None,
+    user_folder: Path | None = None,
+    provider: str | None = None,
 ) -> tuple[str, ...]:
     """The contracts under which a GPU has a price, of one provider if named.
 
@@ -482,7 +485,7 @@ def contracts_of(
     """
     found = {
         offer.contract
-        for offer in offers_of(gpu, own, folder)
+        for offer in offers_of(gpu, user_folder, folder)
         if provider is None or _is(offer.provider, provider)
     }
     if provider is None and can_be_owned(gpu, folder):
@@ -491,7 +494,7 @@ def contracts_of(
 
 
 def providers_of(
-    gpu: str | None = None, own: Path | None = None, folder: Path | None = None
+    gpu: str | None = None, user_folder: Path | None = None, folder: Path | None = None
 ) -> list[str]:
     """Who sells a GPU, or any GPU, sorted.
 
@@ -501,17 +504,19 @@ def providers_of(
     ----------
     gpu : name of the GPU; None: any
     """
-    names = [gpu] if gpu is not None else [*gpus_of(own, folder)]
-    offers = (offer for name in names for offer in offers_of(name, own, folder))
+    names = [gpu] if gpu is not None else [*gpus_of(user_folder, folder)]
+    offers = (offer for name in names for offer in offers_of(name, user_folder, folder))
     return sorted({offer.provider for offer in offers} - {""})
 
 
-def gpus_of(own: Path | None = None, folder: Path | None = None) -> Iterable[str]:
+def gpus_of(user_folder: Path | None = None, folder: Path | None = None) -> Iterable[str]:
     """The GPUs that some list has an offer of."""
-    return dict.fromkeys(name for path in _files(own, folder) for name in _named(path, folder))
+    return dict.fromkeys(
+        name for path in _files(user_folder, folder) for name in _named(path, folder)
+    )
 
 
-@kept
+@cache_by_files
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     """The words of a list for GPUs of which there is no spec, with what they may mean.
 
@@ -530,19 +535,19 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
     return gpus
 
 
-def _lists(gpu: str, own: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
-    for path in _files(own, folder):
+def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
+    for path in _files(user_folder, folder):
         offers = _named(path, folder).get(gpu, ())
         # What a user states is today's, whatever its date.
         own_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
-        yield tuple(own_offers) if path == own else offers
+        yield tuple(own_offers) if path == user_folder else offers
 
 
-def _files(own: Path | None, folder: Path | None) -> list[Path]:
-    return [*([] if own is None else [own]), *price_files(folder)]
+def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
+    return [*([] if user_folder is None else [user_folder]), *price_files(folder)]
 
 
-@kept
+@cache_by_files
 def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
     """The offers of a list by the name of the GPU's spec; by its own word where there is none."""
     found: dict[str, tuple[Price, ...]] = {}
@@ -559,7 +564,7 @@ def _is(name: str, asked: str) -> bool:
     return name.casefold() == asked.strip().casefold()
 
 
-@kept
+@cache_by_files
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
     """The offers of a file by the word it has for the GPU, in USD/s.
 
@@ -573,7 +578,7 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
     ----------
     path : file to read
     """
-    offers = records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
+    offers = read_records(path, _PRICES, lambda row: (row["gpu"], _offer(row, path, folder)))
     prices: dict[str, list[Price]] = {}
     ages = are_old([offer["date"] for _, offer in offers])
     for (gpu, offer), is_old in zip(offers, ages, strict=True):
@@ -637,7 +642,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     if currency == USD:
         return Currency(code=USD, usd=1.0)
     known: dict[str, Currency] = {}
-    for path in beside_specs(CURRENCIES, folder):
+    for path in extra_files(CURRENCIES, folder):
         known = {**read_currencies(path), **known}
     if currency not in known:
         hint = did_you_mean(currency, known)
@@ -648,7 +653,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     return known[currency]
 
 
-@kept
+@cache_by_files
 def read_currencies(path: Path) -> Mapping[str, Currency]:
     """The currencies of a file by their codes.
 
@@ -658,7 +663,7 @@ def read_currencies(path: Path) -> Mapping[str, Currency]:
     ----------
     path : file to read
     """
-    return dict(records(path, _RATES, _rate, once=("currency",)))
+    return dict(read_records(path, _RATES, _rate, once=("currency",)))
 
 
 def _rate(row: Row) -> tuple[str, Currency]:
@@ -669,7 +674,7 @@ def _rate(row: Row) -> tuple[str, Currency]:
 
 
 _PRICES = (
-    Column("gpu", filled, needed=True),
+    Column("gpu", nonempty_text, needed=True),
     Column("provider"),
     Column("region"),
     Column("contract", _contract),
@@ -677,15 +682,15 @@ _PRICES = (
     Column("currency", lambda cell, _: (cell or USD).upper()),
     Column("gpus_per_instance", optional(number)),
     Column("source"),
-    Column("date", dated),
+    Column("date", parse_date),
     Column("price"),
     Column("usd_per_unit", optional(number)),
 )
 COLUMNS = tuple(column.name for column in _PRICES[:-2])
 """What a list is written with: in files of users the last two may stand for two of these."""
 _RATES = (
-    Column("currency", filled, needed=True),
+    Column("currency", nonempty_text, needed=True),
     Column("usd", number, needed=True),
-    Column("date", dated, needed=True),
-    Column("source", filled, needed=True),
+    Column("date", parse_date, needed=True),
+    Column("source", nonempty_text, needed=True),
 )

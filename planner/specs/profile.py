@@ -7,18 +7,18 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from planner.base.reading import table_of
+from planner.base.reading import require_table
 from planner.errors import SpecError
-from planner.specs.cache import kept
+from planner.specs.cache import cache_by_files
 from planner.specs.engine import EngineProfile, SchedulerDefault
 from planner.specs.framework import FrameworkProfile
-from planner.specs.gpu import GpuSpec, merged
-from planner.specs.hardware import Loaded, loaded
+from planner.specs.gpu import GpuSpec, merge_tables
+from planner.specs.hardware import LoadedSpec, load_spec
 from planner.specs.load import Spec, read_toml
 from planner.specs.paths import SpecKind, find
 
 EXTENDS = "extends"
-_OWN = ("current", "name", "aliases", "notes", "since")
+_NOT_INHERITED = ("current", "name", "aliases", "notes", "since")
 
 
 def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
@@ -92,7 +92,7 @@ def engine_on(
     return replace(engine, scheduler=scheduler, memory=memory)
 
 
-def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkProfile]:
+def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[FrameworkProfile]:
     """A framework profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
@@ -105,7 +105,7 @@ def load_framework(name: str, folder: Path | None = None) -> Loaded[FrameworkPro
     return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name, folder)
 
 
-def load_engine(name: str, folder: Path | None = None) -> Loaded[EngineProfile]:
+def load_engine(name: str, folder: Path | None = None) -> LoadedSpec[EngineProfile]:
     """An engine profile by name, alias or path, with the source of each number.
 
     Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
@@ -162,16 +162,16 @@ def profile_table(
     if Path(os.path.realpath(below)) in lineage:
         raise SpecError(f"{path}: extends leads back to {parent!r}.")
     inherited, others = profile_table(kind, below, folder, lineage)
-    own = {key: table[key] for key in _OWN if key in table}
-    kept = {key: value for key, value in inherited.items() if key not in _OWN}
-    return table_of(merged(own | kept, table), str(path)), (below, *others)
+    own = {key: table[key] for key in _NOT_INHERITED if key in table}
+    kept = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
+    return require_table(merge_tables(own | kept, table), str(path)), (below, *others)
 
 
-@kept
-def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -> Loaded[Spec]:
+@cache_by_files
+def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -> LoadedSpec[Spec]:
     path = find(kind, name, folder)
     table, others = profile_table(kind, path, folder)
-    return loaded(profile, table, path, *others)
+    return load_spec(profile, table, path, *others)
 
 
 def _parent(kind: SpecKind, parent: object, path: Path, folder: Path | None) -> Path:

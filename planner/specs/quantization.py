@@ -15,7 +15,7 @@ from planner.base.arrays import CodeArray
 from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 from planner.base.records import record
 from planner.errors import did_you_mean
-from planner.specs.checked import After, Interval, MinLen, Strict, checked
+from planner.specs.checked import Interval, MinLen, PostValidator, Strict, validated
 from planner.specs.paths import SpecKind, aliases_of, names
 
 GGUF_BITS: Mapping[Quantization, float] = {
@@ -104,7 +104,7 @@ _EIGHT = (Precision.FP8, Precision.INT8)
 
 # Scales: one 16-bit number per 128 weights (GPTQ, AWQ), an fp8 one per 16 (nvfp4), an 8-bit
 # exponent per 32 (mxfp4), an fp32 one per 128 x 128 (block-scaled fp8).
-_PLAIN: dict[Quantization, KernelFormat] = {
+_FORMATS: dict[Quantization, KernelFormat] = {
     Quantization.W16A16: KernelFormat(
         weight=2.0, activation=2.0, compute=_SIXTEEN, kernel="bf16", experts="bf16"
     ),
@@ -146,9 +146,9 @@ _PLAIN: dict[Quantization, KernelFormat] = {
 }  # fmt: skip
 # Kernels of GGUF files are those of integers of 4 bits or of 8, whichever are nearer.
 _MIDDLE_BITS = 5.0
-FORMATS: Mapping[Quantization, KernelFormat] = _PLAIN | {
+FORMATS: Mapping[Quantization, KernelFormat] = _FORMATS | {
     code: replace(
-        _PLAIN[Quantization.W4A16 if bits < _MIDDLE_BITS else Quantization.W8A16], weight=bits / 8
+        _FORMATS[Quantization.W4A16 if bits < _MIDDLE_BITS else Quantization.W8A16], weight=bits / 8
     )
     for code, bits in GGUF_BITS.items()
 }
@@ -384,7 +384,7 @@ _SIZED = re.compile(r"(?:\d+x)?\d+(?:\.\d+)?[bm]|a\d+(?:\.\d+)?b")
 _NO_FAMILY = ("meta",)
 
 
-def resembled(name: str, folder: Path | None = None) -> str | None:
+def nearest_model(name: str, folder: Path | None = None) -> str | None:
     """The model of the catalogue of whose family, version and size the name of a repository is.
 
     The family is the first word of both, and every size in the name is the model's: what was
@@ -454,7 +454,7 @@ def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
 Bytes = Annotated[float, Interval(ge=0, le=8)]
 
 
-@checked
+@validated
 class Checkpoint:
     """Quantized weights as a publisher stores them.
 
@@ -474,9 +474,9 @@ class Checkpoint:
         all
     """
 
-    quantization: Annotated[str, After(quantization_word)]
+    quantization: Annotated[str, PostValidator(quantization_word)]
     source: Annotated[str, MinLen(1)]
-    sixteen_bit: Annotated[tuple[str, ...], After(known_parts)] = ()
+    sixteen_bit: Annotated[tuple[str, ...], PostValidator(known_parts)] = ()
     sixteen_bit_layers: Annotated[int, Strict(), Interval(ge=0, le=10**4)] = 0
     group_size: Annotated[int, Strict(), Interval(ge=1, le=10**6)] | None = None
     scale_bytes: Bytes = 2.0

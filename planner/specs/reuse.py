@@ -16,7 +16,7 @@ _FINE = 513
 
 
 @record(kw_only=True)
-class Reuse:
+class HitRateCurve:
     """Prefix-cache hits by the time since last use, and the cache size that keeps tokens that long.
 
     Parameters

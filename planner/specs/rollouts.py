@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.enums import AdapterKind
-from planner.base.reading import shipped_rows
+from planner.base.reading import packaged_rows
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
 from planner.base.training_names import AdapterSync, Algorithm
 from planner.base.units import UNITS
-from planner.specs.checked import After, Interval, checked
+from planner.specs.checked import Interval, PostValidator, validated
 from planner.specs.load import Ratio, Seconds, Share
-from planner.specs.workload import Adapted
+from planner.specs.workload import AdapterSetup
 
 _GIGABYTE = UNITS["byte"]["GB"]
 
@@ -43,7 +43,7 @@ def transfers() -> Mapping[WeightSync, Transfer]:
         WeightSync[row["method"].upper()]: Transfer(
             start=float(row["start"]), rate=float(row["rate"]) * _GIGABYTE, source=row["source"]
         )
-        for row in shipped_rows(Path(__file__).parent / "weight_sync.csv")
+        for row in packaged_rows(Path(__file__).parent / "weight_sync.csv")
     }
 
 
@@ -60,8 +60,8 @@ def _method(word: str) -> str:
     return word
 
 
-@checked
-class Rollouts:
+@validated
+class RolloutProfile:
     """How a framework generates the answers that it trains.
 
     Factors and host times are fitted to published steps, the same for all models and GPUs.
@@ -106,12 +106,12 @@ class Rollouts:
 
     engine: str
     engines: tuple[str, ...] = ()
-    placements: tuple[Annotated[str, After(_placement)], ...]
-    partial: tuple[Annotated[str, After(_placement)], ...] = ()
+    placements: tuple[Annotated[str, PostValidator(_placement)], ...]
+    partial: tuple[Annotated[str, PostValidator(_placement)], ...] = ()
     colocated_memory: Share
     separate_memory: Share
-    colocated_sync: Annotated[str, After(_method)]
-    separate_sync: Annotated[str, After(_method)]
+    colocated_sync: Annotated[str, PostValidator(_method)]
+    separate_sync: Annotated[str, PostValidator(_method)]
     adapters: tuple[AdapterKind, ...] = ()
     adapter_sync: AdapterSync = AdapterSync.MERGED
     merged_engines: tuple[str, ...] = ()
@@ -131,8 +131,8 @@ class Rollouts:
     calibration_error: Ratio = 0.0
 
 
-@checked
-class RlWork(Adapted):
+@validated
+class RlWorkload(AdapterSetup):
     """One step of reinforcement learning: generate answers, then update.
 
     Parameters

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from planner.specs.checked import Interval, Strict, checked
+from planner.specs.checked import Interval, Strict, validated
 
-Whole = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
+PositiveInt = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 Share = Annotated[float, Interval(ge=0, le=1e9)]
 Base = Literal["num_gpus", "num_hidden_layers", "num_experts", "global_batch_size"]
 
 
-@checked
+@validated
 class PowersOfTwo:
     """1, 2, 4, ... up to a number.
 
@@ -22,11 +22,11 @@ class PowersOfTwo:
     fewest_tokens : least tokens of a sequence on each rank; None: no limit
     """
 
-    powers_of_two_up_to: Whole
-    fewest_tokens: Whole | None = None
+    powers_of_two_up_to: PositiveInt
+    fewest_tokens: PositiveInt | None = None
 
 
-@checked
+@validated
 class Divisors:
     """Divisors of a quantity of the model or the cluster.
 
@@ -37,10 +37,10 @@ class Divisors:
     """
 
     divisors_of: Base
-    up_to: Whole = 10**9
+    up_to: PositiveInt = 10**9
 
 
-@checked
+@validated
 class Multiples:
     """A quantity of the workload times each factor.
 
@@ -54,7 +54,7 @@ class Multiples:
     factors: tuple[Annotated[float, Interval(gt=0, le=1e6)], ...]
 
 
-@checked
+@validated
 class Dense:
     """Every number up to one, then each ``growth`` times the one before.
 
@@ -65,8 +65,8 @@ class Dense:
     growth : ratio of successive values after the dense part
     """
 
-    every_up_to: Whole
-    up_to: Whole
+    every_up_to: PositiveInt
+    up_to: PositiveInt
     growth: Annotated[float, Interval(gt=1, le=10)]
 
 
@@ -74,7 +74,7 @@ Value: TypeAlias = bool | int | Share | str
 Choice: TypeAlias = PowersOfTwo | Divisors | Multiples | Dense | tuple[Value, ...] | Value
 
 
-@checked
+@validated
 class SearchSpace:
     """Values of each parameter; an absent parameter keeps its default.
 

@@ -13,9 +13,9 @@ from planner.base.arrays import FloatArray
 from planner.base.enums import AdapterTargets
 from planner.base.records import record
 from planner.specs.arrivals import Arrivals
-from planner.specs.checked import Interval, checked
+from planner.specs.checked import Interval, validated
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.reuse import Reuse
+from planner.specs.reuse import HitRateCurve
 
 
 class DraftMethod(StrEnum):
@@ -196,7 +196,7 @@ Variation = Annotated[float, Interval(ge=0, le=10)]
 Share = Annotated[float, Interval(ge=0, lt=1)]
 
 
-@checked
+@validated
 class ServingWorkload:
     """Requests to serve.
 
@@ -246,7 +246,7 @@ class ServingWorkload:
     input_variation: Variation = 0.0
     output_variation: Variation = 0.0
     arrivals: Arrivals = Arrivals()
-    reuse: Reuse | None = None
+    reuse: HitRateCurve | None = None
     host_cache: Annotated[float, Interval(ge=0, le=1e15)] = 0.0
     disk_cache: Annotated[float, Interval(ge=0, le=1e17)] = 0.0
     draft_tokens: Annotated[int, Interval(ge=0, le=MOST_DRAFTED)] = 0

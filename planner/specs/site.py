@@ -25,9 +25,9 @@ from planner.question.names import (
     RENT_PER_GPU_HOUR,
 )
 from planner.question.terms import columns_about, glossary
-from planner.specs.cache import kept
-from planner.specs.checked import checked
-from planner.specs.hardware import Loaded, loaded
+from planner.specs.cache import cache_by_files
+from planner.specs.checked import validated
+from planner.specs.hardware import LoadedSpec, load_spec
 from planner.specs.load import BytesPerSecond, GpuSeconds, Ratio, Seconds, Share, read_toml
 from planner.specs.paths import SpecKind, find
 from planner.specs.power import PowerProfile
@@ -38,7 +38,7 @@ DEFAULT = "published"
 _FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campaign")
 
 
-@checked
+@validated
 class Frequency:
     """GPU-time between two events of a kind; its range is that of published figures.
 
@@ -68,7 +68,7 @@ class Frequency:
         return self.typical if given is None else given
 
 
-@checked
+@validated
 class Checkpoints:
     """How the state of a run is saved.
 
@@ -87,7 +87,7 @@ class Checkpoints:
     interval: Seconds | None = None
 
 
-@checked
+@validated
 class Recovery:
     """What an interruption takes beside reading the checkpoint and doing work again.
 
@@ -108,7 +108,7 @@ class Recovery:
         return self.detection + self.restart + self.warm_up
 
 
-@checked
+@validated
 class Stragglers:
     """GPUs or links that work on, but slowly.
 
@@ -124,7 +124,7 @@ class Stragglers:
     lost_share: Share
 
 
-@checked
+@validated
 class Campaign:
     """GPU-hours of a whole campaign over those of its steps, checkpoints and failures.
 
@@ -150,7 +150,7 @@ class Campaign:
 NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
 
 
-@checked
+@validated
 class ReliabilitySpec:
     """Failures of a fleet, and how training copes; what is not given does not happen.
 
@@ -201,8 +201,8 @@ class ReliabilitySpec:
 IDEAL = ReliabilitySpec(name="ideal")
 
 
-@kept
-def load_reliability(name: str, folder: Path | None = None) -> Loaded[ReliabilitySpec]:
+@cache_by_files
+def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[ReliabilitySpec]:
     """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
 
     Raises SpecError if the figures are unknown, or the file or one that it extends has errors.
@@ -214,7 +214,7 @@ def load_reliability(name: str, folder: Path | None = None) -> Loaded[Reliabilit
     """
     path = find(SpecKind.RELIABILITY, name, folder)
     table, others = reliability_table(path, folder)
-    return loaded(ReliabilitySpec, table, path, *others)
+    return load_spec(ReliabilitySpec, table, path, *others)
 
 
 def reliability_table(
@@ -241,7 +241,7 @@ def reliability_table(
 
 
 @record(kw_only=True)
-class Site:
+class OperatingTerms:
     """Price, power and reliability of the GPUs of a plan.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Annotated
 from planner.base.enums import AdapterKind, AdapterTargets, Padding
 from planner.base.training_names import ExpertAdapters, SavedModules, TrainingObjective
 from planner.errors import SpecError
-from planner.specs.checked import Interval, checked
+from planner.specs.checked import Interval, validated
 
 _REPEATED_GROUP = re.compile(r"\(([^()]+)\)\*(\d{1,4})")
 _REPEATED = re.compile(r"(.)\*(\d{1,4})")
@@ -79,8 +79,8 @@ of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
 _EIGHT = 8
 
 
-@checked
-class Adapted:
+@validated
+class AdapterSetup:
     """Trained part of a model: all weights, or adapters of frozen weights.
 
     Parameters
@@ -126,8 +126,8 @@ class Adapted:
         return self.is_frozen and not self.adapter.is_low_rank
 
 
-@checked
-class TrainingWorkload(Adapted):
+@validated
+class TrainingWorkload(AdapterSetup):
     """A training run.
 
     Parameters

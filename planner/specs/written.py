@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.enums import LinkKind
-from planner.base.reading import toml_of
+from planner.base.reading import parse_toml
 from planner.base.units import GIB, GIGA, TERA, parse_quantity
 from planner.errors import SpecError
 from planner.specs.catalogue import load_model
@@ -23,7 +23,7 @@ from planner.specs.load import check_spec, read_spec
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
 
-OWN_FOLDER = Path("hardware_specs")
+USER_SPECS_FOLDER = Path("hardware_specs")
 """The folder of own specs that is looked in where no other is named."""
 
 
@@ -114,7 +114,7 @@ def keep_text(
     stem = file_name(name)
     if not stem:
         raise SpecError(f"{name!r} has no letters or digits for the name of a file: give --name.")
-    path = (folder or OWN_FOLDER) / kind / f"{stem}.toml"
+    path = (folder or USER_SPECS_FOLDER) / kind / f"{stem}.toml"
     if os.path.exists(path) and not replaces:
         raise SpecError(f"{path}: there is such a file. Give --name NAME, or --replace.")
     try:
@@ -273,6 +273,6 @@ def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
     replaces : whether an existing file of this name is overwritten
     """
     text = sheet.text()
-    table, _ = with_defaults(toml_of(text, sheet.name), sheet.name)
+    table, _ = with_defaults(parse_toml(text, sheet.name), sheet.name)
     check_spec(GpuSpec, table, sheet.name)
     return keep_text(text, SpecKind.GPUS, sheet.name, folder, replaces)

@@ -9,20 +9,20 @@ from pathlib import Path
 
 from planner.base.cells import cell_value
 from planner.base.files import manifest_path
-from planner.base.reading import RESULT, opened, read_csv, read_json
-from planner.decide.explaining.against import changed_request
+from planner.base.reading import RESULT, open_regular_file, read_csv, read_json
+from planner.decide.explaining.against import replace_answers
 from planner.errors import LaunchError, PlannerError, SpecError
 from planner.launch import MANIFEST
-from planner.launch.assumed import LaunchFile, as_started
+from planner.launch.assumed import LaunchFile, apply_engine_start
 from planner.question.renamed import current_keys, current_name
 from planner.question.request import Request
 from planner.question.terms import glossary, plain_values, terms_about, terms_of
 from planner.sweeps.store import PLAN
-from planner.workloads.given import Said
-from planner.workloads.pinned import PLAN_FILE, PinnedPlan, with_one_length
+from planner.workloads.given import OptionNamer
+from planner.workloads.pinned import PLAN_FILE, SavedPlan, with_one_length
 
 # A column that the results of one workload alone have.
-_TELLING = {
+_WORKLOAD_COLUMNS = {
     "rollout_gpus": "rl",
     "step_time_s": "train",
     "prefill_latency_s": "inference",
@@ -36,7 +36,7 @@ _CHOSEN = ("provider",)
 _OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
 _HEAD = 2**12
 # What the beginning of a plan or a result has, and no launch file.
-_OURS = ("workload = ", '"workload":', '"rows":')
+_PLANNER_MARKERS = ("workload = ", '"workload":', '"rows":')
 
 
 def is_launch_file(path: Path) -> bool:
@@ -48,24 +48,24 @@ def is_launch_file(path: Path) -> bool:
     if path.suffix not in (".toml", ".json"):
         return True
     try:
-        with opened(path) as file:
+        with open_regular_file(path) as file:
             head = file.read(_HEAD).decode(errors="replace")
     except (PlannerError, OSError):
         return True
-    return not any(word in head for word in _OURS)
+    return not any(word in head for word in _PLANNER_MARKERS)
 
 
 def request_in(
     path: Path,
     row: int | None,
-    asked: Mapping[str, object],
+    answers: Mapping[str, object],
     specs: Path | None = None,
-    said: Said = str,
+    option_name: OptionNamer = str,
     beside: Request | None = None,
 ) -> Request:
     """What a plan, a row of a result or a launch file asks, with other answers and settings.
 
-    Of a launch file ``asked`` answers what it leaves open, too, else the request that is
+    Of a launch file ``answers`` answers what it leaves open, too, else the request that is
     ``beside`` it, else what is assumed; its own is that of the configuration that is started.
 
     Raises SpecError, SearchSpaceError or LaunchError if it cannot be read, holds no plan, has no
@@ -73,13 +73,13 @@ def request_in(
     """
     if not is_launch_file(path):
         base = pinned_in(path, row, specs).request()
-        return changed_request(base, asked, said) if asked else base
+        return replace_answers(base, answers, option_name) if answers else base
     file = LaunchFile(
         path=path,
-        asked=asked,
+        answers=answers,
         specs=specs,
         number=row,
-        said=said,
+        option_name=option_name,
         workload=None if beside is None else beside.workload,
     )
     found = file.question()
@@ -87,12 +87,12 @@ def request_in(
         read = found.imported
         own = read.values.keys() - read.defaults.keys() - read.assumed.keys()
         known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
-        asked = {**{name: value for name, value in known.items() if value is not None}, **asked}
-        found = replace(file, asked=asked).question()
-    return as_started(changed_request(found.request, asked, said))[0]
+        answers = {**{name: value for name, value in known.items() if value is not None}, **answers}
+        found = replace(file, answers=answers).question()
+    return apply_engine_start(replace_answers(found.request, answers, option_name))[0]
 
 
-def plan_in(path: Path, row: int | None) -> PinnedPlan:
+def plan_in(path: Path, row: int | None) -> SavedPlan:
     """The plan that a file holds: a plan, what a search recommends, or a row of its result.
 
     ``row`` counts from 1; without it the file of a search stands for its recommended plan.
@@ -102,7 +102,7 @@ def plan_in(path: Path, row: int | None) -> PinnedPlan:
     if path.suffix == ".toml" and row is not None:
         raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
     if path.suffix == ".toml" or (row is None and _is_plan(path)):
-        return PinnedPlan.read(path)
+        return SavedPlan.read(path)
     found, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
     return _pinned(path, found, manifest)
 
@@ -149,14 +149,14 @@ def _require_row(path: Path, row: int | None, most: int) -> None:
         raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
 
 
-def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
+def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
     """The plan of a row; what its columns do not say is what the search was asked."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
     row = {current_name("column", str(name)): value for name, value in row.items()}
     if row.get("feasible") is False:
         raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
-    workload = next((of for column, of in _TELLING.items() if column in row), None)
+    workload = next((of for column, of in _WORKLOAD_COLUMNS.items() if column in row), None)
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
@@ -186,7 +186,7 @@ def _pinned(path: Path, row: object, manifest: object) -> PinnedPlan:
         "parameters": {name: row[name] for name in told},
         "specs_folder": str(asked.get("specs") or ""),
     }
-    return PinnedPlan.from_dict(table, str(path))
+    return SavedPlan.from_dict(table, str(path))
 
 
 def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object:
@@ -197,19 +197,19 @@ def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object
     return names.get(value, value) if isinstance(names, Mapping) else value
 
 
-def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> PinnedPlan:
+def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> SavedPlan:
     """The plan of a file or of a launch, of a row of a result, or of a scenario of a sweep.
 
     Raises SpecError or LaunchError if it cannot be read, holds no plan, or has no such row.
     """
     if os.path.isdir(path) and os.path.isfile(path / MANIFEST):
-        return PinnedPlan.read(path / PLAN_FILE)
+        return SavedPlan.read(path / PLAN_FILE)
     if os.path.isdir(path):
         return _pinned_scenario(path, row, specs)
     return plan_in(path, row)
 
 
-def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> PinnedPlan:
+def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> SavedPlan:
     """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
     from planner.sweeps.parts import AGAIN
     from planner.sweeps.store import Sweep
@@ -225,7 +225,7 @@ def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None
         raise LaunchError(f"{folder}: scenario {number} has no plan: {row.get('reason')}")
     plan = make_plan(sweep.plan.scenario(number).request(specs))
     try:
-        return PinnedPlan.of(plan, row)
+        return SavedPlan.of(plan, row)
     except KeyError as error:
         raise LaunchError(
             f"{folder}: scenario {number} is not of what its plan asks: it was changed. {AGAIN}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.base.units import DAY, GIB, HOUR
 from planner.decide.explaining.against import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
@@ -56,13 +56,15 @@ def measured(measure: str, row: Row) -> float:
     """A measure of a row in its column's unit, or any column of numbers; NaN where unknown."""
     if measure == VALUE:
         return measured(COST, row) * measured(TIME, row)
-    return number(row.get(column_of_measure(measure, row) if measure in MEASURES else measure))
+    return number_or_nan(
+        row.get(column_of_measure(measure, row) if measure in MEASURES else measure)
+    )
 
 
-def measured_alike(measure: str, row: Row) -> float:
+def measure_values(measure: str, row: Row) -> float:
     """The same in the unit of the measure's first column, whatever the work: times in days."""
     if measure == VALUE:
-        return measured_alike(COST, row) * measured_alike(TIME, row)
+        return measure_values(COST, row) * measure_values(TIME, row)
     column = column_of_measure(measure, row) if measure in MEASURES else ""
     if not column:
         return measured(measure, row)
@@ -81,7 +83,7 @@ def _latency_ends(row: Row) -> tuple[float, float] | None:
     for first, each in _PARTS_OF_LATENCY:
         names = (_LATENCY, first, each, *ends_of(first), *ends_of(each))
         if all(row.get(name) is not None for name in names):
-            whole, start, one, *ends = (number(row[name]) for name in names)
+            whole, start, one, *ends = (number_or_nan(row[name]) for name in names)
             rest = (whole - start) / one if one else 0.0
             return ends[0] + rest * ends[2], ends[1] + rest * ends[3]
     return None

@@ -13,11 +13,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Protocol
 
-from planner.base.interrupts import is_asked_to_stop
+from planner.base.interrupts import is_stop_requested
 from planner.base.records import record
 from planner.errors import MissingDependencyError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
-from planner.sweeps.parts import Part, run_part
+from planner.sweeps.parts import ScenarioBatch, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.run import Done, Run
 from planner.sweeps.store import differences, identity
@@ -29,7 +29,7 @@ _LOOK_S = 0.2
 _LEAST_WAITING, _WAITING = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
-_KEPT = "Finished scenarios are kept: run the same command to continue."
+_RESUME_HINT = "Finished scenarios are kept: run the same command to continue."
 
 
 class _Scheduler(Protocol):
@@ -74,10 +74,10 @@ class ClusterError(WorkersLost):
     """A Dask cluster is out of reach, would compute something else, or lost its workers."""
 
 
-def on_dask(address: str, told: Callable[[str], None] | None = None) -> Run:
+def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
     """The workers of the scheduler at an address such as ``tcp://10.0.0.1:8786``.
 
-    ``told`` is given lines on what is waited for.
+    ``report`` is given lines on what is waited for.
 
     Raises MissingDependencyError if dask's distributed is not installed.
     """
@@ -88,11 +88,11 @@ def on_dask(address: str, told: Callable[[str], None] | None = None) -> Run:
             "--dask needs distributed: pip install 'llm-gpu-planner[dask]'."
         ) from error
 
-    def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+    def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         # The folder of own specs is the same from whichever folder a worker runs in.
         asked = replace(plan, specs=plan.specs and plan.specs.resolve())
         with _quiet(), _connected(address) as client:
-            cluster = _Cluster(client, told or (lambda line: None))
+            cluster = _Cluster(client, report or (lambda line: None))
             cluster.await_workers()
             task = _Task(plan=asked, identity=identity(asked), token=f"sweep-{time.time_ns()}")
             _check_workers(client, task)
@@ -113,8 +113,8 @@ class _Task:
 class _Cluster:
     """The workers of a client's scheduler, and what is told of them."""
 
-    def __init__(self, client: _Client, told: Callable[[str], None]) -> None:
-        self.client, self._told = client, told
+    def __init__(self, client: _Client, report: Callable[[str], None]) -> None:
+        self.client, self._told = client, report
         self._alone_since: float | None = None
         self._next_look = 0.0
 
@@ -133,7 +133,7 @@ class _Cluster:
 
     def look(self) -> None:
         """See while waiting whether the user, the scheduler or all workers gave up."""
-        if is_asked_to_stop():
+        if is_stop_requested():
             raise StopSearch
         if self.client.status not in _CONNECTED:
             raise _lost(self.client)
@@ -227,11 +227,11 @@ def _fault(mine: Mapping[str, str], theirs: BaseException | Mapping[str, str]) -
     return f"has another {differ}" if differ else ""
 
 
-def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[Part]) -> Iterator[Done]:
+def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
     """Results as they come; so few parts wait that memory does not grow with the plan."""
     client, todo = cluster.client, iter(parts)
     ready: queue.SimpleQueue[_Future] = queue.SimpleQueue()
-    waiting: dict[_Future, Part] = {}
+    waiting: dict[_Future, ScenarioBatch] = {}
     while True:
         most = max(_LEAST_WAITING, _WAITING * cluster.threads)
         while len(waiting) < most and (part := next(todo, None)) is not None:
@@ -261,7 +261,7 @@ def _ended(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Fu
         yield ready.get()
 
 
-def _content(future: _Future, part: Part) -> bytes:
+def _content(future: _Future, part: ScenarioBatch) -> bytes:
     """The file of a part."""
     from distributed import KilledWorker
 
@@ -271,7 +271,7 @@ def _content(future: _Future, part: Part) -> bytes:
         if isinstance(error, KilledWorker):
             raise ClusterError(
                 f"Scenarios {part.first} to {part.end - 1} crashed their workers repeatedly: "
-                f"give workers more memory, or look into their logs. {_KEPT}"
+                f"give workers more memory, or look into their logs. {_RESUME_HINT}"
             ) from error
         raise error
     with _reached(future.client):
@@ -295,17 +295,17 @@ def _reached(client: _Client) -> Iterator[None]:
 
 def _lost(client: _Client) -> ClusterError:
     address = getattr(client.scheduler, "address", "")
-    return ClusterError(f"Lost the connection to the scheduler {address}. {_KEPT}")
+    return ClusterError(f"Lost the connection to the scheduler {address}. {_RESUME_HINT}")
 
 
 def _brief(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def run_there(task: _Task, part: Part) -> bytes:
+def run_there(task: _Task, part: ScenarioBatch) -> bytes:
     """A part on a worker, which may have come after the others were checked."""
     if differ := differences(task.identity, identity_once(task.token, task.plan)):
-        raise ClusterError(f"A worker came that has another {differ}. {_KEPT}")
+        raise ClusterError(f"A worker came that has another {differ}. {_RESUME_HINT}")
     return run_part(task.plan, part)
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from planner.base import text
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.base.records import record
-from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fitted, said
-from planner.show.views.told import label, share, told_alike
-from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measured_alike
+from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fit_table, make_lines
+from planner.show.views.told import format_in_common_unit, label, share
+from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measure_values
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.screen import plan_in_short
 from planner.sweeps.store import Sweep
@@ -23,36 +23,45 @@ _SAME = 1e-9
 
 
 def differences_blocks(
-    before: Sweep, after: Sweep, found: Comparison, measure: str, top: int
+    before: Sweep, after: Sweep, comparison: Comparison, measure: str, top: int
 ) -> Iterator[Block]:
     """How many scenarios differ, which the most, and what only one of the sweeps has."""
-    both = found.same + len(found.changes)
-    yield said(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
-    counts = [f"{text.count(found.same)} the same", f"{text.count(len(found.changes))} changed"]
-    counts += [f"{text.count(found.won)} have a plan now"] if found.won else []
-    counts += [f"{text.count(found.lost)} have none now"] if found.lost else []
-    yield said(f"{text.count(both)} scenarios in both: {', '.join(counts)}")
-    for name, (old, new) in found.asked.items():
+    both = comparison.same + len(comparison.changes)
+    yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
+    counts = [
+        f"{text.format_count(comparison.same)} the same",
+        f"{text.format_count(len(comparison.changes))} changed",
+    ]
+    counts += [f"{text.format_count(comparison.won)} have a plan now"] if comparison.won else []
+    counts += [f"{text.format_count(comparison.lost)} have none now"] if comparison.lost else []
+    yield make_lines(f"{text.format_count(both)} scenarios in both: {', '.join(counts)}")
+    for name, (old, new) in comparison.answer_changes.items():
         words = [_answer(value) for value in (old, new)]
-        yield said(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
-    for sweep, keys in ((before, found.only_before), (after, found.only_after)):
+        yield make_lines(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
+    for sweep, keys in ((before, comparison.only_before), (after, comparison.only_after)):
         if keys:
             more, some = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
             named = [" ".join(map(_answer, key)) or "its one scenario" for key in some]
-            told = "; ".join([*named, f"and {text.count(more)} more"] if more > 0 else named)
-            yield said(f"Only in {sweep.folder}: {text.count(len(keys))} ({told})", most=3)
-    if found.changes:
+            told = "; ".join([*named, f"and {text.format_count(more)} more"] if more > 0 else named)
+            yield make_lines(
+                f"Only in {sweep.folder}: {text.format_count(len(keys))} ({told})", most=3
+            )
+    if comparison.changes:
         yield GAP
-        yield from _changes_blocks(found, measure, found.changes[:top])
-    if len(found.changes) > top:
-        yield said(f"and {text.count(len(found.changes) - top)} more: --top", indent="")
+        yield from _changes_blocks(comparison, measure, comparison.changes[:top])
+    if len(comparison.changes) > top:
+        yield make_lines(
+            f"and {text.format_count(len(comparison.changes) - top)} more: --top", indent=""
+        )
 
 
 def _answer(value: object) -> str:
-    return "not asked" if value is None else text.value(value)
+    return "not asked" if value is None else text.format_parameter(value)
 
 
-def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) -> Iterator[Block]:
+def _changes_blocks(
+    comparison: Comparison, measure: str, changes: Sequence[Change]
+) -> Iterator[Block]:
     columns = [
         Column(
             name,
@@ -60,11 +69,11 @@ def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) 
             label(name),
             numeric=all(isinstance(change.key[at], int | float) for change in changes),
         )
-        for at, name in enumerate(found.names)
+        for at, name in enumerate(comparison.names)
     ]
     column = MEASURES[measure][0] if measure in MEASURES else measure
     values = [side.value for change in changes for side in (change.before, change.after)]
-    words, unit = told_alike(column, values)
+    words, unit = format_in_common_unit(column, values)
     title = "cost x time" if measure == VALUE else f"{label(measure)} {unit}".strip()
     for name, first in (("before", 0), ("now", 1)):
         sides = [(change.before, change.after)[first] for change in changes]
@@ -83,7 +92,7 @@ def _changes_blocks(found: Comparison, measure: str, changes: Sequence[Change]) 
         for one in changes
     ]
     columns.append(Column("plan", plans, numeric=False))
-    yield fitted(columns)
+    yield fit_table(columns)
 
 
 def _change(measure: str, change: Change) -> Cell:
@@ -102,20 +111,20 @@ def _change(measure: str, change: Change) -> Cell:
     return Cell(text=words, mark=BEST if is_good else BAD)
 
 
-def difference_columns(found: Comparison) -> list[str]:
+def difference_columns(comparison: Comparison) -> list[str]:
     """The columns of `difference_rows`."""
     sides = ("feasible", "value", "cost", "time", "plan", "reason")
-    return [*found.names, *(f"{side}_{when}" for when in ("before", "now") for side in sides)]
+    return [*comparison.names, *(f"{side}_{when}" for when in ("before", "now") for side in sides)]
 
 
-def difference_rows(found: Comparison) -> Iterator[tuple[object, ...]]:
+def difference_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
     """Every change as a row of a file."""
-    for change in found.changes:
+    for change in comparison.changes:
         sides = (*change.before, *change.after)
         yield (*change.key, *(None if side != side else side for side in sides))
 
 
-class Side(NamedTuple):
+class ScenarioSide(NamedTuple):
     """A scenario as one sweep has it; ``value`` is what is compared, NaN where unknown."""
 
     feasible: bool
@@ -131,8 +140,8 @@ class Change:
     """A scenario that both have and that is not the same in both."""
 
     key: Key
-    before: Side
-    after: Side
+    before: ScenarioSide
+    after: ScenarioSide
 
     @property
     def size(self) -> float:
@@ -149,12 +158,12 @@ class Change:
 class Comparison:
     """What differs from one sweep to another.
 
-    ``names`` are the questions that scenarios are told apart by; ``asked`` those that the sweeps
-    answered differently throughout, with both answers.
+    ``names`` are the questions that scenarios are told apart by; ``answer_changes`` those that the
+    sweeps answered differently throughout, with both answers.
     """
 
     names: tuple[str, ...]
-    asked: Mapping[str, tuple[object, object]]
+    answer_changes: Mapping[str, tuple[object, object]]
     changes: tuple[Change, ...]
     same: int
     only_before: tuple[Key, ...]
@@ -196,7 +205,7 @@ def compare(
     found.sort(key=lambda change: -change.size)
     return Comparison(
         names=names,
-        asked=_asked_otherwise(before.plan, after.plan, names),
+        answer_changes=_asked_otherwise(before.plan, after.plan, names),
         changes=tuple(found),
         same=same,
         only_before=tuple(old),
@@ -206,9 +215,9 @@ def compare(
 
 def _sides(
     sweep: Sweep, names: Sequence[str], measure: str, select: Callable[[Sweep], Iterable[Row]]
-) -> Iterator[tuple[Key, Side]]:
+) -> Iterator[tuple[Key, ScenarioSide]]:
     for row in select(sweep):
-        values = sweep.plan.scenario(int(number(row["scenario"]))).values
+        values = sweep.plan.scenario(int(number_or_nan(row["scenario"]))).values
         feasible = bool(row["feasible"])
         yield (
             # Specs by the names that rows have.
@@ -216,11 +225,11 @@ def _sides(
                 values.get(name) if f"{name}_limit" in row or row.get(name) is None else row[name]
                 for name in names
             ),
-            Side(
+            ScenarioSide(
                 feasible,
-                measured_alike(measure, row),
-                measured_alike(COST, row),
-                measured_alike(TIME, row),
+                measure_values(measure, row),
+                measure_values(COST, row),
+                measure_values(TIME, row),
                 plan_in_short(row) if feasible else "",
                 str(row.get("reason") or ""),
             ),
@@ -240,7 +249,7 @@ def _asked_otherwise(
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _is_same(one: Side, other: Side) -> bool:
+def _is_same(one: ScenarioSide, other: ScenarioSide) -> bool:
     if (one.feasible, one.plan) != (other.feasible, other.plan):
         return False
     return not one.feasible or all(_same(*pair) for pair in zip(one[1:4], other[1:4], strict=True))

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import cast
 
 from planner.base import text
-from planner.base.cells import Row, Value, number_in
-from planner.base.reading import TABLE, json_of, lines, opened
+from planner.base.cells import Row, Value, number_of_row
+from planner.base.reading import TABLE, open_regular_file, parse_json, read_lines
 from planner.base.records import record
 from planner.errors import PlannerError, SpecError
-from planner.optimize.collector import known_value, why
+from planner.optimize.collector import value_or_none, why
 from planner.optimize.other_terms import searched
 from planner.optimize.result import SearchResult, columns_of
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import Columns, first_row, plain
-from planner.question.inputs import limit_column, read
+from planner.optimize.source import Columns, first_row, to_python_values
+from planner.question.inputs import limit_column, parse_value
 from planner.question.terms import terms_of
 from planner.show.views.infeasible import limit_texts
 from planner.specs.catalogue import Catalogue
@@ -42,7 +42,7 @@ _KINDS: Mapping[type, str] = {bool: "flag", int: "count", float: "number", str: 
 
 
 @record()
-class Part:
+class ScenarioBatch:
     """The scenarios ``first`` to ``end`` - 1 of a plan."""
 
     number: int
@@ -55,13 +55,13 @@ class Part:
         return f"{self.number:06d}.jsonl.gz"
 
 
-def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[Part]:
+def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[ScenarioBatch]:
     """All parts of a sweep, in order."""
     for number, first in enumerate(range(0, num_scenarios, size)):
-        yield Part(number, first, min(first + size, num_scenarios))
+        yield ScenarioBatch(number, first, min(first + size, num_scenarios))
 
 
-def run_part(plan: SweepPlan, part: Part) -> bytes:
+def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:
     """The content of a part's file: the kinds of its columns, then a row and a front in turn."""
     found = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
     head = {"rows": _kinds(found, front=False), "fronts": _kinds(found, front=True)}
@@ -95,10 +95,10 @@ def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
 
 
 def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
-    with opened(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
+    with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
         try:
-            for text in islice(lines(unpacked, path, most=TABLE), first, None, 2):
-                line = json_of(text, str(path))
+            for text in islice(read_lines(unpacked, path, most=TABLE), first, None, 2):
+                line = parse_json(text, str(path))
                 if not isinstance(line, dict):
                     raise SpecError(f"{path}: has a line that is not an object. {AGAIN}")
                 yield line
@@ -106,19 +106,19 @@ def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
             raise SpecError(f"{path}: is cut off or damaged ({error}). {AGAIN}") from error
 
 
-def is_whole(path: Path, part: Part) -> bool:
+def is_whole(path: Path, part: ScenarioBatch) -> bool:
     """Whether a file is there with every scenario of the part.
 
     Its checksum tells whether what it says is what was written.
     """
     try:
-        with opened(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
+        with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
             return sum(1 for _ in unpacked) == 1 + 2 * (part.end - part.first)
     except (SpecError, OSError, EOFError, zlib.error):
         return False
 
 
-def _kinds(outcomes: list[Outcome], *, front: bool) -> dict[str, str]:
+def _kinds(outcomes: list[ScenarioResult], *, front: bool) -> dict[str, str]:
     kinds: dict[str, str] = {}
     for outcome in outcomes:
         values = outcome.front.items() if front else ((n, [v]) for n, v in outcome.row.items())
@@ -141,14 +141,16 @@ _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
 
 @record(kw_only=True)
-class Outcome:
+class ScenarioResult:
     """What a scenario gave: a row of values by column, and the columns of its front."""
 
     row: Row
     front: Mapping[str, list[Value]] = field(default_factory=dict)
 
 
-def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> Iterator[Outcome]:
+def run_scenarios(
+    scenarios: Iterable[Scenario], specs: Path | None = None
+) -> Iterator[ScenarioResult]:
     """Search scenarios; one that cannot be planned has its reason in the row.
 
     Neighbours that differ in the terms of GPUs alone are predicted once.
@@ -169,7 +171,7 @@ def run_scenarios(scenarios: Iterable[Scenario], specs: Path | None = None) -> I
                 yield _outcome({**asked, **_common(plan)}, plan, next(results))
             else:
                 reason = " ".join(str(plan).split())
-                yield Outcome(row={**asked, "feasible": False, "reason": reason})
+                yield ScenarioResult(row={**asked, "feasible": False, "reason": reason})
 
 
 def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
@@ -179,7 +181,7 @@ def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
     return scenario.work.name, [pair for pair in scenario.values.items() if pair[0] not in money]
 
 
-def _outcome(asked: Row, plan: Plan, result: SearchResult) -> Outcome:
+def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
     counts = {
         "configurations_evaluated": result.configurations_evaluated,
         "configurations_predicted": result.configurations_predicted,
@@ -187,12 +189,12 @@ def _outcome(asked: Row, plan: Plan, result: SearchResult) -> Outcome:
     }
     if not result.chosen:
         reason = _reason(result)
-        return Outcome(row={**asked, "feasible": False, "reason": reason, **counts})
+        return ScenarioResult(row={**answers, "feasible": False, "reason": reason, **counts})
     table = columns_of(result.chosen)
     first = {name: values[:1] for name, values in table.items()}
     others = {name: values[1:] for name, values in table.items()}
-    row = {**asked, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
-    return Outcome(row=row, front=_front(plan, others, asked))
+    row = {**answers, "feasible": True, "reason": None, **_recommended(plan, first), **counts}
+    return ScenarioResult(row=row, front=_front(plan, others, answers))
 
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
@@ -208,7 +210,7 @@ def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
         elif not isinstance(value, Mapping):
             try:
                 known = name_of(catalogue, name, str(value))
-                found[name] = read(term, value) if known is None else known
+                found[name] = parse_value(term, value) if known is None else known
             except PlannerError:
                 # The search tells what is wrong with it.
                 found[name] = value if isinstance(value, int | float) else str(value)
@@ -229,20 +231,24 @@ def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
     """The recommended plan in full, and how sure it is."""
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
-    row |= {"assumed": text.assumed_in_short(plan.assumed)}
-    sure = plan.source_of(row).confidence(number_in(row, "num_gpus"))
+    row |= {"assumed": text.summarize_assumed(plan.assumed)}
+    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
     if sure is not None:
         row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
-    return {name: known_value(value) for name, value in row.items()}
+    return {name: value_or_none(value) for name, value in row.items()}
 
 
-def _front(plan: Plan, table: Columns, asked: Row) -> dict[str, list[Value]]:
+def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
     known = _of_fronts(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])
     return {
-        "scenario": [asked["scenario"]] * number,
-        **{n: [*map(known_value, plain(table[n]))] for n in table if n in known or n in named},
+        "scenario": [answers["scenario"]] * number,
+        **{
+            n: [*map(value_or_none, to_python_values(table[n]))]
+            for n in table
+            if n in known or n in named
+        },
     }
 
 

@@ -12,24 +12,24 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-from planner.base.reading import part_of
+from planner.base.reading import require_entry
 from planner.base.records import record
-from planner.base.text import count
+from planner.base.text import format_count
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
-from planner.question.inputs import Answer, limit_column, read
+from planner.question.inputs import Answer, limit_column, parse_value
 from planner.question.prices import checked_price, price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.workloads.given import NEEDS, Said, make_request
-from planner.workloads.open_facts import Notes
+from planner.workloads.given import NEEDS, OptionNamer, make_request
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.pinned import toml_value
-from planner.workloads.place import read_place
+from planner.workloads.place import read_priced_hardware
 from planner.workloads.plan import make_plan
-from planner.workloads.registry import known_workload, workload_of
+from planner.workloads.registry import as_workload_name, workload_of
 
 MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""
@@ -61,7 +61,7 @@ def askable(workload: str) -> dict[str, Term]:
 
 
 @record(kw_only=True)
-class Work:
+class SweepWorkload:
     """A kind of work that is asked for everywhere.
 
     ``axes`` map questions and limits to their values, one or several; ``settings`` and
@@ -93,13 +93,13 @@ class Work:
         return dict(reversed(found.items()))
 
 
-def work_questions(work: Work) -> tuple[str, ...]:
+def work_questions(work: SweepWorkload) -> tuple[str, ...]:
     """The questions and limits with several values that say what is done, not by what."""
     known = questions_of(work.workload)
     return tuple(n for n in work.varied if n not in known or known[n].group in QUESTIONS)
 
 
-def work_columns(work: Work) -> tuple[str, ...]:
+def work_columns(work: SweepWorkload) -> tuple[str, ...]:
     """The columns of scenarios that these have."""
     known = questions_of(work.workload)
     return tuple(name if name in known else limit_column(name) for name in work_questions(work))
@@ -110,11 +110,11 @@ class Scenario:
     """One question of a sweep: the ``values`` of its questions and limits."""
 
     number: int
-    work: Work
+    work: SweepWorkload
     values: Mapping[str, object]
 
-    def request(self, specs: Path | None, said: Said = str) -> Request:
-        """The question as that of a search; ``said`` is how messages call a question.
+    def request(self, specs: Path | None, option_name: OptionNamer = str) -> Request:
+        """The question as that of a search; ``option_name`` is how messages call a question.
 
         Raises SpecError or SearchSpaceError if a value is not what its question takes, or is of
         another workload.
@@ -124,11 +124,14 @@ class Scenario:
         limits = {name: value for name, value in self.values.items() if name not in questions}
         given = {name: value for name, value in self.values.items() if name in questions}
         if {PRICE, CONTRACT} <= given.keys() and len(work.axes[CONTRACT]) > 1:
-            price = _price_of_contracts(work, given[PRICE], said)
-            given[PRICE] = price_of_contract(price, str(_read(CONTRACT, given[CONTRACT], said)))
+            price = _price_of_contracts(work, given[PRICE], option_name)
+            given[PRICE] = price_of_contract(
+                price, str(_read(CONTRACT, given[CONTRACT], option_name))
+            )
         asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
         return make_request(
-            {**given, **asked, "workload": work.workload, "constraints": limits}, said=said
+            {**given, **asked, "workload": work.workload, "constraints": limits},
+            option_name=option_name,
         )
 
 
@@ -141,7 +144,7 @@ class SweepPlan:
 
     name: str = DEFAULT_NAME
     description: str = ""
-    works: tuple[Work, ...]
+    works: tuple[SweepWorkload, ...]
     specs: Path | None = None
 
     @cached_property
@@ -211,10 +214,10 @@ class SweepPlan:
         """
         has_none = isinstance(table, dict) and table.get("specs", "") is None
         return cls(
-            name=part_of(table, "name", str, SearchSpaceError),
-            description=part_of(table, "description", str, SearchSpaceError),
-            works=tuple(map(_work, part_of(table, "works", list, SearchSpaceError))),
-            specs=None if has_none else Path(part_of(table, "specs", str, SearchSpaceError)),
+            name=require_entry(table, "name", str, SearchSpaceError),
+            description=require_entry(table, "description", str, SearchSpaceError),
+            works=tuple(map(_work, require_entry(table, "works", list, SearchSpaceError))),
+            specs=None if has_none else Path(require_entry(table, "specs", str, SearchSpaceError)),
         )
 
     @cached_property
@@ -224,23 +227,23 @@ class SweepPlan:
         return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
 
 
-def _work(table: object) -> Work:
-    workload = known_workload(part_of(table, "workload", str, SearchSpaceError))
-    axes = current_keys(part_of(table, "axes", dict, SearchSpaceError), "axes")
+def _work(table: object) -> SweepWorkload:
+    workload = as_workload_name(require_entry(table, "workload", str, SearchSpaceError))
+    axes = current_keys(require_entry(table, "axes", dict, SearchSpaceError), "axes")
     for name in axes:
         if name not in askable(workload):
             raise SearchSpaceError(f"axes.{name}: is not an input of workload {workload}.")
-    return Work(
-        name=part_of(table, "name", str, SearchSpaceError),
+    return SweepWorkload(
+        name=require_entry(table, "name", str, SearchSpaceError),
         workload=workload,
         axes={name: _values(axes, name) for name in axes},
-        settings=part_of(table, SETTINGS, dict, SearchSpaceError),
+        settings=require_entry(table, SETTINGS, dict, SearchSpaceError),
         objectives=_values(table, OBJECTIVES),
     )
 
 
 def _values(table: object, name: str) -> Values:
-    values = part_of(table, name, list, SearchSpaceError)
+    values = require_entry(table, name, list, SearchSpaceError)
     if not values and name != OBJECTIVES:
         raise SearchSpaceError(f"{name} has no value.")
     if not all(isinstance(value, str | int | float | dict) for value in values):
@@ -259,12 +262,13 @@ SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_a
 _ANY_MODEL = "llama-7b"
 
 
-def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
+def faults_of(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
     """Every answer is looked at alone; where none is wrong, whether some go together."""
     number = plan.num_scenarios
     if number > MOST_SCENARIOS:
         yield (
-            f"{count(number)} scenarios are more than {count(MOST_SCENARIOS)}: leave out some "
+            f"{format_count(number)} scenarios are more than {format_count(MOST_SCENARIOS)}: "
+            "leave out some "
             "values, or make several plans."
         )
         return
@@ -274,14 +278,16 @@ def faults_of(plan: SweepPlan, said: Said = str) -> Iterator[str]:
         for work in plan.works
         for name, values in work.axes.items()
         for value in values
-        for fault in _faults(work, name, value, catalogue, said)
+        for fault in _faults(work, name, value, catalogue, option_name)
     ]
-    found += [fault for work in plan.works for fault in _contradictions(work, said)]
-    yield from found or (fault for work in plan.works for fault in _everywhere(work, plan, said))
+    found += [fault for work in plan.works for fault in _contradictions(work, option_name)]
+    yield from found or (
+        fault for work in plan.works for fault in _everywhere(work, plan, option_name)
+    )
 
 
 def _faults(
-    work: Work, name: str, value: object, catalogue: Catalogue, said: Said
+    work: SweepWorkload, name: str, value: object, catalogue: Catalogue, option_name: OptionNamer
 ) -> Iterator[str]:
     """What is wrong with an answer whatever the others are."""
     if name in NEEDS:
@@ -289,7 +295,7 @@ def _faults(
     given = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
     alone = Scenario(number=0, work=replace(work, settings={}, objectives=()), values=given)
     try:
-        request = alone.request(catalogue.folder, said)
+        request = alone.request(catalogue.folder, option_name)
         if request.constraints:
             constraints(work.workload, request.constraints)
         if name == "model":
@@ -297,12 +303,12 @@ def _faults(
         elif name in SPECS and value != ALL:
             catalogue.find(SPECS[name], str(value))
         else:  # hardware and terms, which no model decides
-            read_place(request, None, (), Notes(catalogue), is_only=False)
+            read_priced_hardware(request, None, (), PlanNotes(catalogue), is_only=False)
     except PlannerError as error:
         yield str(error)
 
 
-def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
+def _everywhere(work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer) -> Iterator[str]:
     """Why no scenario at all can be planned; nothing where one of the first can."""
     reasons = []
     first = {name: values[0] for name, values in work.axes.items()}
@@ -310,7 +316,7 @@ def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
     for answers in (first, *others):
         scenario = Scenario(number=0, work=work, values=answers)
         try:
-            make_plan(scenario.request(plan.specs, said))
+            make_plan(scenario.request(plan.specs, option_name))
         except PlannerError as error:
             reasons.append(str(error))
         else:
@@ -318,28 +324,33 @@ def _everywhere(work: Work, plan: SweepPlan, said: Said) -> Iterator[str]:
     yield from dict.fromkeys(reasons)
 
 
-def _read(name: str, value: object, said: Said) -> Answer:
-    return read(glossary()[name], value, said(name))
+def _read(name: str, value: object, option_name: OptionNamer) -> Answer:
+    return parse_value(glossary()[name], value, option_name(name))
 
 
-def _price_of_contracts(work: Work, price: object, said: Said) -> float | str | None:
+def _price_of_contracts(
+    work: SweepWorkload, price: object, option_name: OptionNamer
+) -> float | str | None:
     """A price with the contract that it is of, where a work compares several."""
-    contracts = [str(_read(CONTRACT, one, said)) for one in work.axes[CONTRACT]]
-    stated = _read(PRICE, price, said)
-    names = said(PRICE), said("purchase_price")
+    contracts = [str(_read(CONTRACT, one, option_name)) for one in work.axes[CONTRACT]]
+    stated = _read(PRICE, price, option_name)
+    names = option_name(PRICE), option_name("purchase_price")
     return checked_price(stated, contracts, *names)
 
 
-def _contradictions(work: Work, said: Said) -> Iterator[str]:
+def _contradictions(work: SweepWorkload, option_name: OptionNamer) -> Iterator[str]:
     """Answers that cannot go together, whatever the others are."""
     axes = work.axes
     if "gpu" in axes and "cluster" in axes:
-        yield f"{work.name}: give {said('gpu')} or {said('cluster')}, which has GPUs of its own."
+        yield (
+            f"{work.name}: give {option_name('gpu')} or {option_name('cluster')}, which has "
+            "GPUs of its own."
+        )
     for price in axes.get(PRICE, ()) if len(axes.get(CONTRACT, ())) > 1 else ():
         try:
-            _price_of_contracts(work, price, said)
+            _price_of_contracts(work, price, option_name)
         except PlannerError as error:
             yield f"{work.name}: {error}"
     counts, most = axes.get("num_gpus", ()), axes.get("max_gpus", ())
     if counts and most and min(map(int, map(str, counts))) > max(map(int, map(str, most))):
-        yield f"{work.name}: every number of GPUs is above {said('max_gpus')}."
+        yield f"{work.name}: every number of GPUs is above {option_name('max_gpus')}."

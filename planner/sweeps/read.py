@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
-from planner.question.inputs import full_name, read, several
+from planner.question.inputs import full_name, parse_value, split_items
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, terms_of
 from planner.specs.catalogue import Catalogue
@@ -21,12 +21,12 @@ from planner.sweeps.plan import (
     SPECS,
     TERMS,
     SweepPlan,
+    SweepWorkload,
     Values,
-    Work,
     askable,
     faults_of,
 )
-from planner.workloads.given import Said
+from planner.workloads.given import OptionNamer
 from planner.workloads.place import every_count
 from planner.workloads.registry import workload_names
 
@@ -54,16 +54,16 @@ def make_sweep(
     table: Mapping[str, object],
     specs: Path | None = None,
     name: str = DEFAULT_NAME,
-    said: Said = str,
+    option_name: OptionNamer = str,
 ) -> SweepPlan:
-    """A plan of the tables of a file; ``said`` is how messages call a question.
+    """A plan of the tables of a file; ``option_name`` is how messages call a question.
 
     Raises SearchSpaceError if what it asks is unknown, contradictory or too much: one line for each
     fault.
     """
-    reader = _Reader(specs=specs, said=said)
+    reader = _Reader(specs=specs, option_name=option_name)
     plan = reader.plan(table, name)
-    found = [*reader.faults, *faults_of(plan, said)]
+    found = [*reader.faults, *faults_of(plan, option_name)]
     if found:
         found = list(dict.fromkeys(found))
         more = [f"... and {len(found) - _MOST_FAULTS} more."] if len(found) > _MOST_FAULTS else []
@@ -76,7 +76,7 @@ class _Reader:
     """Collects what is wrong with the tables of a plan."""
 
     specs: Path | None
-    said: Said
+    option_name: OptionNamer
     faults: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
@@ -110,7 +110,7 @@ class _Reader:
         if word in workload_names():
             return str(word)
         hint = did_you_mean(str(word), workload_names())
-        self.faults.append(f"Unknown {self.said(_WORKLOAD)} {word!r}.{hint}")
+        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {word!r}.{hint}")
         return None
 
     def _title(self, own: Mapping[str, object], workload: str, every: Sequence[object]) -> str:
@@ -119,7 +119,7 @@ class _Reader:
 
     def _work(
         self, title: str, workload: str, common: Mapping[str, object], own: Mapping[str, object]
-    ) -> Work:
+    ) -> SweepWorkload:
         """One kind of work: of what is common to all what it knows, and its own answers."""
         known = askable(workload)
         asked: dict[str, object] = {}
@@ -132,7 +132,7 @@ class _Reader:
                     self.faults.append(self._unknown(word, known, workload, f"{title}: "))
         goals = own.get(OBJECTIVES, common.get(OBJECTIVES, []))
         axes = {name: self._values(known[name], value) for name, value in asked.items()}
-        return Work(
+        return SweepWorkload(
             name=title,
             workload=workload,
             # The terms of GPUs last: scenarios that differ in these alone are neighbours.
@@ -152,7 +152,7 @@ class _Reader:
         self.faults.append(f"{SETTINGS} is a table of parameters and values, not {value!r}.")
         return {}
 
-    def _unknown(self, word: str, known: Mapping[str, Term], workload: str, where: str) -> str:
+    def _unknown(self, word: str, terms: Mapping[str, Term], workload: str, where: str) -> str:
         names = [workload] if workload else workload_names()
         if any(
             full_name(word, terms_of(one, "parameter")) in terms_of(one, "parameter")
@@ -162,11 +162,11 @@ class _Reader:
         of = [one for one in workload_names() if full_name(word, askable(one)) in askable(one)]
         if of:
             return f"{where}{word} is for workload {' or '.join(of)}."
-        return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, known)}"
+        return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
 
-    def _listed(self, name: str, given: object) -> Values:
+    def _listed(self, name: str, value: object) -> Values:
         try:
-            return tuple(dict.fromkeys(several(given, name)))
+            return tuple(dict.fromkeys(split_items(value, name)))
         except (PlannerError, TypeError) as error:
             self.faults.append(str(error))
             return ()
@@ -175,7 +175,7 @@ class _Reader:
         """The values of a question, each once, whatever names it goes by."""
         if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
             return (given,)  # the prices of several GPUs are one answer
-        values = self._listed(self.said(term.term), given)
+        values = self._listed(self.option_name(term.term), given)
         if values == (ALL,) and term.term == "num_gpus":
             return every_count(None)
         if values == (ALL,) and term.term in SPECS:
@@ -193,7 +193,7 @@ class _Reader:
 
     def _count(self, term: Term, value: object) -> object:
         try:
-            return read(term, value, self.said(term.term))
+            return parse_value(term, value, self.option_name(term.term))
         except PlannerError as error:
             self.faults.append(str(error))
             return 1

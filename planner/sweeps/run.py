@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import TypeAlias
 
 from planner.base.cells import Row, Value
-from planner.base.files import written_bytes, written_whole
-from planner.base.interrupts import is_asked_to_stop
-from planner.base.processes import TRIES, Lost, on_workers
-from planner.base.text import count
+from planner.base.files import write_atomically, write_bytes_atomically
+from planner.base.interrupts import is_stop_requested
+from planner.base.processes import TRIES, WorkersEnded, run_on_workers
+from planner.base.text import format_count
 from planner.errors import OutputError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
 from planner.optimize.result import FewestGpus, with_column
 from planner.question.terms import columns_about, term_of_column
 from planner.show.views.rows import csv_cell
-from planner.sweeps.parts import Part, joint_kind, read_fronts, read_head, read_rows, run_part
+from planner.sweeps.parts import (
+    ScenarioBatch,
+    joint_kind,
+    read_fronts,
+    read_head,
+    read_rows,
+    run_part,
+)
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.store import (
     FRONT,
@@ -96,11 +103,11 @@ def scenario_rows(store: Store) -> Iterator[Row]:
 
 def _scaling(store: Store) -> Callable[[Store], Rows]:
     """The rows of all scenarios with what each of their GPUs does of one among the fewest."""
-    fewest = FewestGpus(_alike(store))
-    return lambda store: (fewest.scaled(key, row) for key, row in _alike(store))
+    fewest = FewestGpus(_series_numbers(store))
+    return lambda store: (fewest.scaled(key, row) for key, row in _series_numbers(store))
 
 
-def _alike(store: Store) -> Iterator[tuple[int, Row]]:
+def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
     """Each row with a number that rows share which differ in their number of GPUs alone."""
     scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
     for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
@@ -135,7 +142,7 @@ def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
 @contextmanager
 def _files(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
     with ExitStack() as stack:
-        text = stack.enter_context(written_whole(folder / f"{name}.csv"))
+        text = stack.enter_context(write_atomically(folder / f"{name}.csv"))
         text.write(",".join(map(csv_cell, kinds)) + "\n")
         add_columns = None
         if has_parquet() and kinds:
@@ -157,7 +164,7 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
 
     types = {"flag": pa.bool_(), "count": pa.int64(), "number": pa.float64()}
     schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
-    with written_bytes(path) as file, pq.ParquetWriter(file, schema) as writer:
+    with write_bytes_atomically(path) as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[pa.Table] = []
 
         def write() -> None:
@@ -190,12 +197,12 @@ def _cells(values: Sequence[Value], kind: str) -> list[str]:
     return [texts[value] if isinstance(value, str) else csv_cell(value) for value in values]
 
 
-Done: TypeAlias = tuple[Part, bytes]
-Run: TypeAlias = Callable[[SweepPlan, Iterable[Part]], Iterator[Done]]
+Done: TypeAlias = tuple[ScenarioBatch, bytes]
+Run: TypeAlias = Callable[[SweepPlan, Iterable[ScenarioBatch]], Iterator[Done]]
 """Runs parts of a plan, in any order."""
 
 
-def in_this_process(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+def in_this_process(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
     """One part after the other."""
     for part in parts:
         yield part, run_part(plan, part)
@@ -204,12 +211,12 @@ def in_this_process(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
 def on_cores(workers: int) -> Run:
     """One process for each of so many cores."""
 
-    def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+    def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         try:
-            yield from on_workers(partial(run_part, plan), parts, workers, _look)
-        except Lost as error:
+            yield from run_on_workers(partial(run_part, plan), parts, workers, _look)
+        except WorkersEnded as error:
             first = min(
-                (part for part in error.tasks if isinstance(part, Part)),
+                (part for part in error.tasks if isinstance(part, ScenarioBatch)),
                 key=lambda part: part.number,
             )
             raise WorkersLost(
@@ -223,7 +230,7 @@ def on_cores(workers: int) -> Run:
 
 def _look() -> None:
     """The user may have asked for an end."""
-    if is_asked_to_stop():
+    if is_stop_requested():
         raise StopSearch
 
 
@@ -249,14 +256,15 @@ def run_sweep(
         if store.is_complete:
             return
         try:
-            _tell(progress, store.done)
+            _report_progress(progress, store.done)
             for part, content in run(plan, store.parts):
                 store.keep(part, content)
                 store.done += part.end - part.first
-                _tell(progress, store.done)
+                _report_progress(progress, store.done)
         except StopSearch as stop:
             raise Stopped(
-                f"Interrupted after {count(store.done)} of {count(plan.num_scenarios)} scenarios: "
+                f"Interrupted after {format_count(store.done)} of "
+                f"{format_count(plan.num_scenarios)} scenarios: "
                 "run the same command to continue."
             ) from stop
         now = identity(plan)
@@ -284,6 +292,6 @@ def _counted(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
         yield row
 
 
-def _tell(progress: Callable[[int], None] | None, done: int) -> None:
+def _report_progress(progress: Callable[[int], None] | None, done: int) -> None:
     if progress is not None:
         progress(done)

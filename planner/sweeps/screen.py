@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.optimize.result_columns import RUNS
 from planner.show.page import (
     BAD,
@@ -17,17 +17,17 @@ from planner.show.page import (
     Block,
     Cell,
     Column,
-    Head,
+    ColumnHead,
     Table,
     Title,
-    fitted,
-    grid,
-    said,
+    fit_table,
+    make_lines,
+    text_table,
 )
 from planner.show.theme import shades
 from planner.show.views.money import basis_line, prices_lines, signed_lines, within_sellers_line
 from planner.show.views.sure import evidence, regret_words
-from planner.show.views.told import label, plan_of, share, told, told_alike
+from planner.show.views.told import format_in_common_unit, format_result, label, plan_of, share
 from planner.sweeps.columns import (
     COST,
     MEASURES,
@@ -48,11 +48,11 @@ from planner.sweeps.summary import (
     LIMIT,
     MEMORY,
     UNKNOWN,
-    Group,
-    Overtaking,
+    Crossover,
     Place,
     Spot,
     Summary,
+    WorkloadGroup,
     reason_mark,
 )
 from planner.workloads.registry import workload_of
@@ -65,7 +65,7 @@ MARKS: Mapping[str, str] = {
 }
 """What the marks of cells without a plan mean."""
 # Most often the same for all.
-_TOLD_ONCE = ("reliability", "price")
+_SHOWN_ONCE = ("reliability", "price")
 TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
@@ -78,16 +78,16 @@ _SELLERS = (
 )
 
 
-def matrix_blocks(group: Group, most: int, name: str = "") -> Iterator[Block]:
+def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[Block]:
     """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
     metric, sign = group.metric, better(group.metric)
     if not group.knows(metric):
-        yield said(unknown_line(group), indent="")
+        yield make_lines(unknown_line(group), indent="")
         return
     best = dict.fromkeys(group.places, float("inf"))
     for (place, _), here in group.spots.items():
-        if metric in here.found:
-            best[place] = min(best[place], sign * here.found[metric].value)
+        if metric in here.best_by_measure:
+            best[place] = min(best[place], sign * here.best_by_measure[metric].value)
     ranked = sorted(best, key=lambda place: best[place])
     if len(ranked) > most:  # of every GPU the best terms
         ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
@@ -95,13 +95,13 @@ def matrix_blocks(group: Group, most: int, name: str = "") -> Iterator[Block]:
     places = [place for place in group.places if place in chosen]
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, places)
-    counts = ["best" if count is None else text.value(count) for count in group.counts]
+    counts = ["best" if count is None else text.format_parameter(count) for count in group.counts]
     yield Title(text=matrix_title(group, column, unit))
     yield Table(
         name=name,
         heads=[
-            Head(name="place", text=" ", title=group.by[0]),
-            *(Head(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
+            ColumnHead(name="place", text=" ", title=group.by[0]),
+            *(ColumnHead(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
         ],
         rows=[
             [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
@@ -113,10 +113,10 @@ def matrix_blocks(group: Group, most: int, name: str = "") -> Iterator[Block]:
     )
     if len(places) < len(group.places):
         more = len(group.places) - len(places)
-        yield said(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+        yield make_lines(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
 
 
-def matrix_title(group: Group, column: str, unit: str) -> str:
+def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
     """What a matrix shows, in which unit, and by what."""
     words = "cost x time" if group.metric == VALUE else label(column)
     place, other = group.by
@@ -124,13 +124,13 @@ def matrix_title(group: Group, column: str, unit: str) -> str:
     return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
 
 
-def column_of(metric: str, group: Group) -> str:
+def column_of(metric: str, group: WorkloadGroup) -> str:
     """The column that a measure is read from in a group; itself where it has none there."""
     rows = group.best.values() if metric in MEASURES else ()
     return next((found for row in rows if (found := column_of_measure(metric, row))), metric)
 
 
-def unknown_line(group: Group) -> str:
+def unknown_line(group: WorkloadGroup) -> str:
     """That no scenario of a group tells what is asked for."""
     of = workloads_of(group.shown)
     why = f": it is for workload {' or '.join(of)}" if of and group.workload not in of else ""
@@ -138,12 +138,14 @@ def unknown_line(group: Group) -> str:
 
 
 def cells_of(
-    group: Group, metric: str, column: str, places: Sequence[Place]
+    group: WorkloadGroup, metric: str, column: str, places: Sequence[Place]
 ) -> tuple[dict[Spot, Cell], str]:
     """Every cell, and their unit."""
     spots = [(place, count) for place in places for count in group.counts]
-    known = [s for s in spots if s in group.spots and metric in group.spots[s].found]
-    words, unit = told_alike(column, [group.spots[spot].found[metric].value for spot in known])
+    known = [s for s in spots if s in group.spots and metric in group.spots[s].best_by_measure]
+    words, unit = format_in_common_unit(
+        column, [group.spots[spot].best_by_measure[metric].value for spot in known]
+    )
     winners = {count: group.best_spot(metric, count) for count in group.counts}
     ties = {
         other
@@ -153,11 +155,11 @@ def cells_of(
         if other[1] == count
     }
     cells = dict.fromkeys(spots, Cell(text="-"))
-    good = shades([group.spots[s].found[metric].value for s in known], better(metric))
+    good = shades([group.spots[s].best_by_measure[metric].value for s in known], better(metric))
     for spot, numeral, shade in zip(known, words, good, strict=True):
         is_best = spot == winners[spot[1]]
         sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
-        value = group.spots[spot].found[metric].value
+        value = group.spots[spot].best_by_measure[metric].value
         cells[spot] = Cell(text=sign + numeral, number=value, mark=mark, shade=shade)
     for spot in spots:
         here = group.spots.get(spot)
@@ -166,7 +168,7 @@ def cells_of(
     return cells, unit
 
 
-def marks_lines(groups: Sequence[Group]) -> list[str]:
+def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
     """What the marks of matrices mean."""
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
@@ -176,11 +178,16 @@ def marks_lines(groups: Sequence[Group]) -> list[str]:
     return ["; ".join(marks)]
 
 
-def group_title(group: Group) -> str:
+def group_title(group: WorkloadGroup) -> str:
     """The model, the work, and what tells it from other groups."""
-    words = [f"{name.replace('_', ' ')} {text.value(value)}" for name, value in group.asked.items()]
+    words = [
+        f"{name.replace('_', ' ')} {text.format_parameter(value)}"
+        for name, value in group.shared_answers.items()
+    ]
     missing = group.scenarios - group.feasible
-    without = f" ({text.count(missing)} of {text.count(group.scenarios)} without a plan)"
+    without = (
+        f" ({text.format_count(missing)} of {text.format_count(group.scenarios)} without a plan)"
+    )
     known = [word for word in (group.model, group.work, *words) if word]
     return f"{', '.join(known)}{without * (missing > 0)}"
 
@@ -192,21 +199,21 @@ def plan_in_short(row: Row) -> str:
 
 def where(row: Row) -> str:
     """The GPU of a scenario, and on what terms it runs."""
-    names = [name for name in PLACES if name not in _TOLD_ONCE]
+    names = [name for name in PLACES if name not in _SHOWN_ONCE]
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
 
-def told_of(measure: str, row: Row, has_ends: bool = True) -> str:
+def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
     """A measure of a scenario with its unit, and the ends of its interval."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
     ends = measured_ends(column, row) if has_ends else None
     unit = f" {label(column)}" if column.endswith("_tokens_usd") else ""
-    return told(column, row[column], ends) + unit
+    return format_result(column, row[column], ends) + unit
 
 
-def winner_lines(group: Group) -> list[str]:
+def winner_lines(group: WorkloadGroup) -> list[str]:
     """Which place is the cheapest, and which the fastest, for every number of GPUs."""
     lines = []
     counts = [count for count in group.counts if count is not None]
@@ -226,26 +233,27 @@ def winner_lines(group: Group) -> list[str]:
     return lines
 
 
-def overtaking_line(one: Overtaking) -> str:
+def overtaking_line(one: Crossover) -> str:
     """Where a GPU becomes better than another."""
     terms = f" ({' '.join(one.first[1:])})" if len(one.first) > 1 else ""
     what = {COST: "cheaper", TIME: "faster"}.get(one.measure, "better")
     ends = (
-        f"{share(one.behind)} behind with {text.count(one.before)}",
+        f"{share(one.behind)} behind with {text.format_count(one.before)}",
         f"{share(one.ahead)} ahead{', a tie' * one.is_tie}",
     )
     return (
-        f"{one.second[0]} is {what} than {one.first[0]}{terms} from {text.count(one.num_gpus)} "
+        f"{one.second[0]} is {what} than {one.first[0]}{terms} from "
+        f"{text.format_count(one.num_gpus)} "
         f"GPUs on ({'; '.join(ends)})"
     )
 
 
 def _range(counts: Sequence[Value]) -> str:
-    ends = [text.count(number(count)) for count in (counts[0], counts[-1])]
+    ends = [text.format_count(number_or_nan(count)) for count in (counts[0], counts[-1])]
     return ends[0] if len(counts) == 1 else " to ".join(ends)
 
 
-def nowhere_lines(group: Group) -> list[str]:
+def nowhere_lines(group: WorkloadGroup) -> list[str]:
     """The places without any plan, a line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
@@ -259,18 +267,18 @@ def places_in_short(places: Iterable[Place]) -> str:
     return ", ".join(" ".join(place) for place in places)
 
 
-def tie_lines(group: Group, measure: str) -> list[str]:
+def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
     """The scenarios that published runs do not tell from the best one."""
     best = group.best_spot(measure)
     if best is None:
         return []
     found: dict[Place, list[float]] = {}
     spots = group.ties(measure)
-    for place, count in sorted(spots, key=lambda s: group.spots[s].found[measure].value):
-        found.setdefault(place, []).append(number(count or 0))
+    for place, count in sorted(spots, key=lambda s: group.spots[s].best_by_measure[measure].value):
+        found.setdefault(place, []).append(number_or_nan(count or 0))
     words, every = [], len(group.counts)
     for place, counts in found.items():
-        numbers = ", ".join(text.count(count) for count in sorted(counts) if count)
+        numbers = ", ".join(text.format_count(count) for count in sorted(counts) if count)
         if len(counts) > 1 and len(counts) == every:
             numbers = "any number"
         words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
@@ -280,7 +288,7 @@ def tie_lines(group: Group, measure: str) -> list[str]:
     return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
 
 
-def assumed_lines(group: Group) -> list[str]:
+def assumed_lines(group: WorkloadGroup) -> list[str]:
     """The numbers behind the best plans that no source tells."""
     words = {
         f"{row['gpu']}: {row['assumed']}": None
@@ -295,10 +303,10 @@ def summary_blocks(
 ) -> Iterator[Block]:
     """What the scenarios say together; in short of many works and models the best plans alone."""
     plan = sweep.plan
-    yield said(plan.name, mark=TOTAL, indent="")
+    yield make_lines(plan.name, mark=TOTAL, indent="")
     if plan.description:
-        yield said(plan.description, indent="")
-    yield said(*counts_lines(sweep, summary))
+        yield make_lines(plan.description, indent="")
+    yield make_lines(*counts_lines(sweep, summary))
     groups = summary.groups
     is_long = is_full or len(groups) == 1
     shown = groups if is_full else groups[:_MOST_GROUPS]
@@ -316,47 +324,47 @@ def summary_blocks(
         yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
     yield GAP
     if summary.feasible:
-        yield said(*alike_lines(plan, groups), most=ALL)
-        yield said(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+        yield make_lines(*price_difference_lines(plan, groups), most=ALL)
+        yield make_lines(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
     folder = sweep.folder
     rest = "" if is_full else f"planner sweep show {folder} --full; "
-    yield said(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
+    yield make_lines(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
 
 
 def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
     """How many scenarios there are, what varies in them, whether some are still to be done."""
     plan = sweep.plan
     total, found = plan.num_scenarios, summary.scenarios
-    line = f"{text.count(found)} scenario{'s' * (found != 1)}"
+    line = f"{text.format_count(found)} scenario{'s' * (found != 1)}"
     if found < sweep.done:
-        line += f" of {text.count(sweep.done)}"
-    line += f", {text.count(summary.feasible)} with a plan"
+        line += f" of {text.format_count(sweep.done)}"
+    line += f", {text.format_count(summary.feasible)} with a plan"
     if plan.varied:
         line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
     if sweep.done == total:
         return [line]
-    done = f"{text.count(sweep.done)} of {text.count(total)} scenarios are done"
+    done = f"{text.format_count(sweep.done)} of {text.format_count(total)} scenarios are done"
     return [line, f"Not finished: {done}; run the command that started it to continue."]
 
 
 def _group_blocks(
-    group: Group, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
+    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
 ) -> Iterator[Block]:
     yield Title(text=group_title(group))
     if not group.best:
-        yield said(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
+        yield make_lines(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
         return
     if is_long:
         rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
-        yield grid(("", " "), rows, words=(0, 1))
-        yield said(*proven_lines(group), most=_LINES)
+        yield text_table(("", " "), rows, words=(0, 1))
+        yield make_lines(*proven_lines(group), most=_LINES)
     else:
         yield from _short_bests_blocks(group)
-    yield said(*money_lines(group), most=ALL)
+    yield make_lines(*money_lines(group), most=ALL)
     yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
 
 
-def proven_lines(group: Group) -> Iterator[str]:
+def proven_lines(group: WorkloadGroup) -> Iterator[str]:
     """Of each best plan what it is tied with that is predicted to be better; where nobody measured
     its like, the best one that somebody did.
     """
@@ -381,7 +389,7 @@ def proven_lines(group: Group) -> Iterator[str]:
 
 
 def found_blocks(
-    group: Group,
+    group: WorkloadGroup,
     front: Sequence[Row],
     *,
     is_long: bool = True,
@@ -402,20 +410,20 @@ def found_blocks(
     if group.unpriced:
         lines.append(f"No price, so no cost: {places_in_short(sorted(group.unpriced))}")
     for line in lines:
-        yield said(line, most=most or (_LINES if is_long else 2))
+        yield make_lines(line, most=most or (_LINES if is_long else 2))
     if len(front) > 1:
         yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
 
 
 def best_words(row: Row) -> str:
     """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
-    reached = [told_of(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
+    reached = [format_measure(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
     sure = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
-    first = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+    first = f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
     return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
 
 
-def headlines(group: Group) -> list[tuple[str, Row]]:
+def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
     """The best scenarios and what they are best at."""
     return [
         (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
@@ -423,30 +431,30 @@ def headlines(group: Group) -> list[tuple[str, Row]]:
     ]
 
 
-def money_lines(group: Group) -> list[str]:
+def money_lines(group: WorkloadGroup) -> list[str]:
     """Whose prices the best ones have, what they make one sign, and how contracts compare."""
     lines = prices_lines([row for _, _, row in group.headlines])
     best = [row for measure, _, row in group.headlines if measure != TIME]
     signed = {str(row["scenario"]): row for row in best}
     for row in signed.values():
-        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        place = f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
         lines += [f"{place}: {line}" for line in signed_lines(row)]
     if group.with_work is None:
         return lines
     cost, row = group.with_work
-    if number(row.get("signed_gpu_hours")) > 0 and math.isnan(
-        number(row.get("charged_utilization"))
+    if number_or_nan(row.get("signed_gpu_hours")) > 0 and math.isnan(
+        number_or_nan(row.get("charged_utilization"))
     ):
-        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        place = f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
         lines.append(
             "Contracts with a term are charged whole. Where other work fills the rest "
             "(--utilization), "
-            f"the cheapest at a solid price is {place}: {told('cost_usd', cost)}"
+            f"the cheapest at a solid price is {place}: {format_result('cost_usd', cost)}"
         )
     return lines
 
 
-def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
+def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> list[str]:
     """Which prices are not alike: those of owned GPUs, and those of contracts."""
     prices = [row for group in groups for row in group.prices.values()]
     lines = [basis_line(prices)]
@@ -455,17 +463,17 @@ def alike_lines(plan: SweepPlan, groups: Sequence[Group]) -> list[str]:
     return [*filter(None, lines)]
 
 
-def _short_bests_blocks(group: Group) -> Iterator[Block]:
+def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
     """The best scenarios, a line each."""
     rows: list[tuple[str | Cell, ...]] = []
     for title, row in headlines(group):
-        reached = [told_of(one, row, False) for one in (COST, TIME)]
-        place = f"{text.count(number(row['num_gpus']))} x {where(row)}"
+        reached = [format_measure(one, row, False) for one in (COST, TIME)]
+        place = f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
         rows.append((Cell(text=title, mark=BEST), *reached, place))
-    yield grid(("", " ", "  ", "   "), rows, words=range(4))
+    yield text_table(("", " ", "  ", "   "), rows, words=range(4))
 
 
-def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Block]:
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iterator[Block]:
     """The scenarios that no other beats in everything, from the cheapest to the dearest."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
@@ -481,20 +489,22 @@ def _front_blocks(group: Group, front: Sequence[Row], most: int) -> Iterator[Blo
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
-        Column("GPUs", [text.count(number(row["num_gpus"])) for row in shown]),
+        Column("GPUs", [text.format_count(number_or_nan(row["num_gpus"])) for row in shown]),
         Column("place", places, " ", numeric=False),
     ]
     for name in known:
-        values = [number(row.get(name) or None) for row in shown]
-        words, unit = told_alike(name, values)
+        values = [number_or_nan(row.get(name) or None) for row in shown]
+        words, unit = format_in_common_unit(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
         columns.append(Column(label(name), words, header))
     columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
-    yield fitted(columns)
+    yield fit_table(columns)
 
 
-def by_group(front: Iterable[Row], groups: Sequence[Group]) -> dict[tuple[str, str], list[Row]]:
+def by_group(
+    front: Iterable[Row], groups: Sequence[WorkloadGroup]
+) -> dict[tuple[str, str], list[Row]]:
     """Rows by the work and model of their group, where no other group has both."""
     found: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]

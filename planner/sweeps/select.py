@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from planner.base.cells import Row, Value
 from planner.errors import SearchSpaceError
-from planner.question.inputs import shown
+from planner.question.inputs import format_input
 from planner.sweeps.columns import check_column, column_hint
 from planner.sweeps.store import Sweep
 
@@ -158,6 +158,6 @@ def _list_values(frame: pd.DataFrame, column: str) -> str:
 
 def _invalid(text: str, reason: str, columns: Sequence[str]) -> SearchSpaceError:
     return SearchSpaceError(
-        f"{WHERE} {shown(text)} {reason}. Write an expression such as {_EXAMPLE}.\n"
+        f"{WHERE} {format_input(text)} {reason}. Write an expression such as {_EXAMPLE}.\n"
         f"Columns: {', '.join(columns)}."
     )

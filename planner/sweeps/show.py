@@ -11,15 +11,15 @@ from typing import TypeGuard
 
 from planner.base import text
 from planner.base.cells import Row, Value
-from planner.base.files import written_whole
+from planner.base.files import write_atomically
 from planner.base.records import record
 from planner.errors import SearchSpaceError
-from planner.show.page import TOTAL, Block, Column, Title, fitted, said
+from planner.show.page import TOTAL, Block, Column, Title, fit_table, make_lines
 from planner.show.theme import axis_label
 from planner.show.views.plots.curves import Curve, Curves, Matrix
 from planner.show.views.plots.picture import Picture, draw
 from planner.show.views.rows import csv_cell
-from planner.show.views.told import label, told_alike
+from planner.show.views.told import format_in_common_unit, label
 from planner.sweeps.columns import (
     COST,
     MEASURES,
@@ -49,14 +49,14 @@ from planner.sweeps.screen import (
 )
 from planner.sweeps.select import parse_order, select_rows, select_scenarios
 from planner.sweeps.store import Sweep, front_across
-from planner.sweeps.summary import Group, Place, Spot, Summary, summarize
+from planner.sweeps.summary import Place, Spot, Summary, WorkloadGroup, summarize
 
 USUAL_ROWS = 20
 _ALL = 10**6
 
 
 @record(kw_only=True)
-class Shown:
+class SweepQuery:
     """What of a sweep is to be shown; texts as they stand on the command line.
 
     Parameters
@@ -102,46 +102,46 @@ class Shown:
         return select_rows(self.sweep, self.where)
 
 
-def shown_blocks(asked: Shown) -> Iterator[Block]:
+def shown_blocks(query: SweepQuery) -> Iterator[Block]:
     """What is asked of a sweep; nothing where it is written into files.
 
     Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name or value is wrong,
     no scenario is meant, or a file cannot be written.
     """
-    if asked.against is not None:
-        yield from _differences_of(asked, Sweep(asked.against))
-    elif asked.pivot:
-        yield from _pivot_blocks(asked)
-    elif asked.is_written or asked.sort or asked.columns or asked.top is not None:
-        yield from _listed_blocks(asked)
+    if query.against is not None:
+        yield from _differences_of(query, Sweep(query.against))
+    elif query.pivot:
+        yield from _pivot_blocks(query)
+    elif query.is_written or query.sort or query.columns or query.top is not None:
+        yield from _listed_blocks(query)
     else:
-        yield from asked_summary(asked)
+        yield from requested_summary(query)
 
 
-def asked_summary(asked: Shown) -> Iterator[Block]:
+def requested_summary(query: SweepQuery) -> Iterator[Block]:
     """The summary of a sweep."""
-    sweep = asked.sweep
-    summary = summarize(asked.rows(), sweep.plan, asked.measure)
+    sweep = query.sweep
+    summary = summarize(query.rows(), sweep.plan, query.measure)
     front = sweep.front_rows()
-    if asked.where:
-        numbers = front_across(asked.rows(), sweep.plan)
-        front = (row for row in asked.rows() if row["scenario"] in numbers)
-    yield from summary_blocks(sweep, summary, front, is_full=asked.full)
+    if query.where:
+        numbers = front_across(query.rows(), sweep.plan)
+        front = (row for row in query.rows() if row["scenario"] in numbers)
+    yield from summary_blocks(sweep, summary, front, is_full=query.full)
 
 
-def _listed_blocks(asked: Shown) -> Iterator[Block]:
-    sweep = asked.sweep
-    order = parse_order(asked.sort, sweep.columns)
-    columns = check_columns(asked.columns, sweep.columns, "--columns")
-    numbers = select_scenarios(sweep, asked.where, order)
-    if asked.is_written:
+def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
+    sweep = query.sweep
+    order = parse_order(query.sort, sweep.columns)
+    columns = check_columns(query.columns, sweep.columns, "--columns")
+    numbers = select_scenarios(sweep, query.where, order)
+    if query.is_written:
         columns = columns or [*sweep.columns]
-        rows = read_cells(sweep, numbers[: asked.top], columns)
-        write_rows(asked.csv, asked.json, columns, rows)
+        rows = read_cells(sweep, numbers[: query.top], columns)
+        write_rows(query.csv, query.json, columns, rows)
         return
     if not columns:
         columns = usual_columns(sweep.plan, sweep.columns, [name for name, _ in order])
-    top = asked.top or (_ALL if asked.full else USUAL_ROWS)
+    top = query.top or (_ALL if query.full else USUAL_ROWS)
     yield from rows_blocks(columns, [*read_cells(sweep, numbers[:top], columns)], len(numbers))
 
 
@@ -161,52 +161,52 @@ def read_cells(
     return (by_number[number] for number in numbers)
 
 
-def _pivot_blocks(asked: Shown) -> Iterator[Block]:
-    sweep = asked.sweep
-    names = check_columns(asked.pivot, sweep.columns, "--pivot")
-    summary = summarize(asked.rows(), sweep.plan, asked.measure, names)
+def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
+    sweep = query.sweep
+    names = check_columns(query.pivot, sweep.columns, "--pivot")
+    summary = summarize(query.rows(), sweep.plan, query.measure, names)
     groups = [group for group in summary.groups if group.feasible]
     if groups and not any(group.knows(group.metric) for group in groups):
-        raise SearchSpaceError(f"--value {asked.value}: no scenario has it as a number.")
-    if asked.is_written:
-        _write_pivot(asked, names)
+        raise SearchSpaceError(f"--value {query.value}: no scenario has it as a number.")
+    if query.is_written:
+        _write_pivot(query, names)
         return
     for group in summary.groups:
         if len(summary.groups) > 1:
             yield Title(text=group_title(group))
         if group.feasible:
-            yield from matrix_blocks(group, asked.top or _ALL)
+            yield from matrix_blocks(group, query.top or _ALL)
         else:
-            yield said("No plan at all.", indent="")
+            yield make_lines("No plan at all.", indent="")
     for line in marks_lines(summary.groups):
-        yield said(line)
+        yield make_lines(line)
 
 
-def _write_pivot(asked: Shown, names: Sequence[str]) -> None:
+def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
     """A row for every group and place, a column for every value across; ``of`` says of what."""
-    summary = summarize(asked.rows(), asked.sweep.plan, asked.measure, names)
+    summary = summarize(query.rows(), query.sweep.plan, query.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
     columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={one}" for one in across)]
     rows: list[tuple[Value, ...]] = []
     for group in summary.groups:
         for place in group.places:
             known = [group.spots.get((place, value)) for value in across]
-            found = [one.found.get(group.metric) if one else None for one in known]
+            found = [one.best_by_measure.get(group.metric) if one else None for one in known]
             values = (None if one is None else one.value for one in found)
             of = column_of(group.metric, group)
             rows.append((group.work, group.model, *place, of, *values))
-    write_rows(asked.csv, asked.json, columns, rows)
+    write_rows(query.csv, query.json, columns, rows)
 
 
-def _differences_of(asked: Shown, other: Sweep) -> Iterator[Block]:
-    sweep = asked.sweep
+def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
+    sweep = query.sweep
     columns = [name for name in sweep.columns if name in other.columns]
-    measure = only_column(check_measure(asked.value, columns), columns)
-    found = compare(other, sweep, measure, lambda one: select_rows(one, asked.where))
-    if asked.is_written:
-        write_rows(asked.csv, asked.json, difference_columns(found), difference_rows(found))
+    measure = only_column(check_measure(query.value, columns), columns)
+    found = compare(other, sweep, measure, lambda one: select_rows(one, query.where))
+    if query.is_written:
+        write_rows(query.csv, query.json, difference_columns(found), difference_rows(found))
         return
-    top = asked.top or (_ALL if asked.full else USUAL_ROWS)
+    top = query.top or (_ALL if query.full else USUAL_ROWS)
     yield from differences_blocks(other, sweep, found, measure, top)
 
 
@@ -226,17 +226,17 @@ def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str])
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
     """Rows as a table of as many columns as there is room for."""
-    some = f"{text.count(len(rows))} of " if len(rows) < matching else ""
-    yield said(f"{some}{text.count(matching)} scenarios", mark=TOTAL, indent="")
+    some = f"{text.format_count(len(rows))} of " if len(rows) < matching else ""
+    yield make_lines(f"{some}{text.format_count(matching)} scenarios", mark=TOTAL, indent="")
     table = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
     shown = [
         _column(name, cells, _alike(name, table))
         for name, cells in table.items()
         if any(cell is not None for cell in cells)
     ]
-    yield fitted(shown, elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}")
+    yield fit_table(shown, elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}")
     if len(rows) < matching:
-        yield said("More: --top")
+        yield make_lines("More: --top")
 
 
 def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
@@ -258,7 +258,7 @@ def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
-        numerals, unit = told_alike(_without_end(name), [*numbers, *alike])
+        numerals, unit = format_in_common_unit(_without_end(name), [*numbers, *alike])
         found = iter(numerals)
         words = [next(found) if _is_numeric(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
@@ -274,7 +274,7 @@ def _is_numeric(value: object) -> TypeGuard[float]:
 def _word(cell: object) -> str:
     if cell is None:
         return "-"
-    words = text.value(cell)
+    words = text.format_parameter(cell)
     return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
 
 
@@ -294,7 +294,7 @@ def write_rows(
     for path, lines in ((csv, _csv_lines), (json_file, _json_lines)):
         if path is None:
             continue
-        with written_whole(path) as file:
+        with write_atomically(path) as file:
             number = 0
             for number, line in enumerate(lines(columns, rows)):  # noqa: B007
                 file.write(line)
@@ -319,15 +319,15 @@ COUNT, PLACE = "count", "place"
 """What may go across, beside time."""
 
 
-def draw_shown(picture: Picture, asked: Shown) -> None:
+def draw_shown(picture: Picture, query: SweepQuery) -> None:
     """Draw what is asked of a sweep: of a pivot its matrix.
 
     Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name is wrong, nothing is
     to be drawn, or the file cannot be written.
     """
-    sweep = asked.sweep
-    names = check_columns(asked.pivot, sweep.columns, "--pivot")
-    draw_sweep(picture, summarize(asked.rows(), sweep.plan, asked.measure, names), sweep.plan.name)
+    sweep = query.sweep
+    names = check_columns(query.pivot, sweep.columns, "--pivot")
+    draw_sweep(picture, summarize(query.rows(), sweep.plan, query.measure, names), sweep.plan.name)
 
 
 def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
@@ -348,10 +348,10 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
         draw(picture, title, [_curves(group, several=several) for group in groups])
 
 
-def _curves(group: Group, *, several: bool) -> Curves:
+def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
     """The measure against time; of no known time against the number of GPUs, or beside others."""
     metric, across = group.metric, PLACE
-    if metric != TIME and any(TIME in here.found for here in group.spots.values()):
+    if metric != TIME and any(TIME in here.best_by_measure for here in group.spots.values()):
         across = TIME
     elif any(isinstance(count, int) for count in group.counts):
         across = COUNT
@@ -370,12 +370,12 @@ def _curves(group: Group, *, several: bool) -> Curves:
     )
 
 
-def _curve(group: Group, place: Place, across: str, ties: set[Spot]) -> Curve:
+def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
-    known = [spot for spot in spots if group.metric in group.spots[spot].found]
+    known = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
     points = {spot: _point(group, spot, across) for spot in known}
     points = {spot: point for spot, point in points.items() if all(map(math.isfinite, point))}
-    found = [group.spots[spot].found[group.metric] for spot in points]
+    found = [group.spots[spot].best_by_measure[group.metric] for spot in points]
     return Curve(
         name=" ".join(place) or "all",
         x=[x for x, _ in points.values()],
@@ -386,10 +386,10 @@ def _curve(group: Group, place: Place, across: str, ties: set[Spot]) -> Curve:
     )
 
 
-def _point(group: Group, spot: Spot, across: str) -> tuple[float, float]:
+def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]:
     """What goes across, and the measure of the best scenario of a place; NaN where unknown."""
     place, count = spot
-    found = group.spots[spot].found[group.metric]
+    found = group.spots[spot].best_by_measure[group.metric]
     if across == PLACE:
         return float(group.places.index(place)), found.value
     if across == COUNT:
@@ -399,19 +399,23 @@ def _point(group: Group, spot: Spot, across: str) -> tuple[float, float]:
 
 def _words(spot: Spot) -> str:
     place, count = spot
-    number = f"{text.count(count)} x " if isinstance(count, int) else ""
+    number = f"{text.format_count(count)} x " if isinstance(count, int) else ""
     return number + ", ".join(place)
 
 
-def _matrix(group: Group, *, several: bool) -> Matrix:
+def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
     metric = group.metric
     column = column_of(metric, group)
     cells, unit = cells_of(group, metric, column, group.places)
-    heads = ["best" if count is None else text.value(count) for count in group.counts]
+    heads = ["best" if count is None else text.format_parameter(count) for count in group.counts]
 
     def value(place: Place, count: Value) -> float:
         here = group.spots.get((place, count))
-        return here.found[metric].value if here and metric in here.found else math.nan
+        return (
+            here.best_by_measure[metric].value
+            if here and metric in here.best_by_measure
+            else math.nan
+        )
 
     title = matrix_title(group, column, unit)
     rows = [" ".join(place) or label(column) for place in group.places]

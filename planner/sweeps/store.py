@@ -16,9 +16,17 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import numpy as np
 
-from planner.base.cells import Row, Value, cell_value, number
-from planner.base.files import remove_unfinished, written_bytes, written_whole
-from planner.base.reading import RESULT, TABLE, opened, read_bytes, read_csv, read_json, table_of
+from planner.base.cells import Row, Value, cell_value, number_or_nan
+from planner.base.files import remove_unfinished, write_atomically, write_bytes_atomically
+from planner.base.reading import (
+    RESULT,
+    TABLE,
+    open_regular_file,
+    read_bytes,
+    read_csv,
+    read_json,
+    require_table,
+)
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import OutputError, SearchSpaceError, SpecError
@@ -26,9 +34,9 @@ from planner.optimize.pareto import front_of_many
 from planner.question.inputs import cell_reader
 from planner.question.renamed import current_name
 from planner.question.terms import terms_of
-from planner.specs.cache import kept, stamp
+from planner.specs.cache import cache_by_files, stamp
 from planner.specs.paths import data_files
-from planner.sweeps.parts import AGAIN, Part, is_whole, parts_of, read_head, read_rows
+from planner.sweeps.parts import AGAIN, ScenarioBatch, is_whole, parts_of, read_head, read_rows
 from planner.sweeps.plan import SweepPlan, work_columns
 from planner.workloads.registry import workload_names, workload_of
 
@@ -97,7 +105,7 @@ def _digest(paths: Iterable[Path]) -> str:
     return whole.hexdigest()[:16]
 
 
-@kept
+@cache_by_files
 def _content(path: Path) -> bytes:
     """The digest of a file, which is read again once it changed."""
     stamp(path)
@@ -121,7 +129,7 @@ class Store:
     plan: SweepPlan
     done: int = 0
     is_complete: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ScenarioBatch] = field(default_factory=list)
     identity: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -137,13 +145,13 @@ class Store:
             store._begin(fresh)
             yield store
 
-    def path(self, part: Part) -> Path:
+    def path(self, part: ScenarioBatch) -> Path:
         """The file of a part."""
         return self.folder / PARTS / part.name
 
-    def keep(self, part: Part, content: bytes) -> None:
+    def keep(self, part: ScenarioBatch, content: bytes) -> None:
         """Write a part: whole, or not at all."""
-        with written_bytes(self.path(part)) as file:
+        with write_bytes_atomically(self.path(part)) as file:
             file.write(content)
 
     def all_parts(self) -> Iterator[Path]:
@@ -152,7 +160,7 @@ class Store:
 
     def finish(self, manifest: Mapping[str, object]) -> None:
         """Write the manifest, with which the sweep is complete, and remove its parts."""
-        with written_whole(self.folder / MANIFEST) as file:
+        with write_atomically(self.folder / MANIFEST) as file:
             file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
         self._remove_parts()
 
@@ -174,7 +182,7 @@ class Store:
             self._remove_parts()
             (self.folder / PLAN).unlink(missing_ok=True)
             _make(self.folder / PARTS)
-            with written_whole(self.folder / PLAN) as file:
+            with write_atomically(self.folder / PLAN) as file:
                 asked = {
                     "identity": self.identity,
                     "digest": self.plan.digest,
@@ -203,8 +211,8 @@ class Store:
     def _check_tables(self) -> None:
         """The tables of a complete sweep are still those that were written."""
         try:
-            manifest = table_of(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
-            digests = table_of(manifest["files"], "files").items()
+            manifest = require_table(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
+            digests = require_table(manifest["files"], "files").items()
             changed = [name for name, was in digests if file_digest(self.folder / name) != was]
         except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
             raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
@@ -217,8 +225,8 @@ class Store:
         if not os.path.lexists(path):
             return None
         try:
-            found = table_of(read_json(path, RESULT), PLAN)
-            return found["digest"], table_of(found["identity"], "identity")
+            found = require_table(read_json(path, RESULT), PLAN)
+            return found["digest"], require_table(found["identity"], "identity")
         except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
                 f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "
@@ -249,7 +257,7 @@ class Store:
 
 def file_digest(path: Path) -> str:
     """Of the content of a file."""
-    with opened(path) as file:
+    with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -281,7 +289,7 @@ os.register_at_fork(after_in_child=_let_go)
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
-    with _own(path) as file:
+    with _exclusive_lock(path) as file:
         _held.add(file)
         try:
             yield
@@ -291,7 +299,7 @@ def _locked(folder: Path) -> Iterator[None]:
                 path.unlink()
 
 
-def _own(path: Path) -> TextIO:
+def _exclusive_lock(path: Path) -> TextIO:
     """The lock, had by this process alone."""
     while True:
         try:
@@ -399,7 +407,7 @@ class Sweep:
     def version(self) -> str:
         """The version of planner that started the sweep."""
         try:
-            return str(table_of(self._begun["identity"], "identity")["version"])
+            return str(require_table(self._begun["identity"], "identity")["version"])
         except (KeyError, SpecError) as error:
             raise self._damaged(PLAN, error) from error
 
@@ -474,7 +482,7 @@ class Sweep:
 
         return summarize(self.rows(), self.plan)
 
-    def _parts(self) -> Iterator[tuple[Part, Path]]:
+    def _parts(self) -> Iterator[tuple[ScenarioBatch, Path]]:
         for part in parts_of(self.plan.num_scenarios):
             path = self.folder / PARTS / part.name
             if os.path.isfile(path):
@@ -537,7 +545,7 @@ def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
 
 
 # Scenarios of one work and one model do the same; others cannot be weighed against each other.
-_ALIKE = ("work", "model", "adapter")
+_GROUP_COLUMNS = ("work", "model", "adapter")
 
 
 def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
@@ -545,7 +553,7 @@ def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
 
     Of each row a few numbers are kept. An unknown value loses against every known one.
     """
-    alike = {work.name: (*_ALIKE, *work_columns(work)) for work in plan.works}
+    alike = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
     groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
     for row in rows:
         if row["feasible"]:
@@ -555,7 +563,8 @@ def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
             weighed = workload_of(str(row["workload"])).weighed
             values.append(
                 tuple(
-                    np.inf if row.get(name) is None else number(row.get(name)) for name in weighed
+                    np.inf if row.get(name) is None else number_or_nan(row.get(name))
+                    for name in weighed
                 )
             )
     return {

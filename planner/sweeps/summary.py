@@ -9,10 +9,10 @@ from functools import partial
 from itertools import combinations, pairwise
 from typing import TypeAlias
 
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
-from planner.confidence.ranking import Standing, most_known, regrets, tied
-from planner.optimize.result_columns import lack_in, standing_of
+from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
+from planner.optimize.result_columns import evidence_rank_of, standing_of
 from planner.show.views.told import label
 from planner.sweeps.columns import (
     COST,
@@ -39,23 +39,23 @@ _SAME = 1e-3
 
 
 @dataclass(slots=True)
-class Spotted:
+class BestAtCount:
     """Best scenario of a place and number of GPUs.
 
     Parameters
     ----------
-    found : best scenario by measure
+    best_by_measure : best scenario by measure
     reason : why there is no plan; empty: there is a plan
     feasible : whether a scenario has a plan
     """
 
-    found: dict[str, Standing] = field(default_factory=dict)
+    best_by_measure: dict[str, RankedPlan] = field(default_factory=dict)
     reason: str = ""
     feasible: bool = False
 
 
 @record(kw_only=True)
-class Overtaking:
+class Crossover:
     """The number of GPUs from which one place is better than another.
 
     Parameters
@@ -83,7 +83,7 @@ class Overtaking:
 
 
 @dataclass
-class Group:
+class WorkloadGroup:
     """Scenarios of equal work, which can be ranked against each other.
 
     Parameters
@@ -91,7 +91,7 @@ class Group:
     work : name of the work in the plan
     workload : ``train``, ``inference``, ``serve`` or ``rl``
     model : name of the model
-    asked : answers to questions that differ between groups
+    shared_answers : answers to questions that differ between groups
     shown : measure to show, cost by default
     by : what a place is, and what it is combined with, in words
     scenarios : number of scenarios
@@ -105,7 +105,7 @@ class Group:
     work: str
     workload: str
     model: str
-    asked: Mapping[str, object]
+    shared_answers: Mapping[str, object]
     shown: str = COST
     by: tuple[str, str] = ("GPU", "number of GPUs")
     scenarios: int = 0
@@ -113,9 +113,9 @@ class Group:
     unpriced: set[Place] = field(default_factory=set)
     with_work: tuple[float, Row] | None = None
     prices: dict[tuple[Value, Value], Row] = field(default_factory=dict)
-    spots: dict[Spot, Spotted] = field(default_factory=dict)
+    spots: dict[Spot, BestAtCount] = field(default_factory=dict)
     # The best in a bad case by measure, whether the price is solid, and lack of evidence.
-    _kept: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
+    _rows: dict[tuple[str, bool, int], Row] = field(default_factory=dict)
 
     def add(self, row: Row, spot: Spot) -> None:
         """Add a scenario to the counts, prices and best scenarios of the group.
@@ -126,7 +126,7 @@ class Group:
         spot : place and number of GPUs of the scenario
         """
         self.scenarios += 1
-        here = self.spots.setdefault(spot, Spotted())
+        here = self.spots.setdefault(spot, BestAtCount())
         if not row["feasible"]:
             here.reason = str(row.get("reason") or "")
             return
@@ -140,20 +140,22 @@ class Group:
             self.unpriced.add(spot[0])
         self.prices.setdefault((row.get("gpu"), row.get("contract")), row)
         is_solid = not row.get("price_doubts")
-        share = number(row.get("campaign_gpu_hours")) * number(row.get("price_per_gpu_hour_usd"))
+        share = number_or_nan(row.get("campaign_gpu_hours")) * number_or_nan(
+            row.get("price_per_gpu_hour_usd")
+        )
         if is_solid and share < (self.with_work[0] if self.with_work else math.inf):
             self.with_work = share, row
         for measure, value in values.items():
             if math.isnan(value):
                 continue
-            known = here.found.get(measure)
+            known = here.best_by_measure.get(measure)
             if known is None or better(measure) * (known.value - value) > 0:
-                here.found[measure] = _standing(measure, row)
+                here.best_by_measure[measure] = _standing(measure, row)
             if measure in CHOSEN_BY:
-                key = measure, is_solid, lack_in(row)
-                before = self._kept.get(key)
+                key = measure, is_solid, evidence_rank_of(row)
+                before = self._rows.get(key)
                 if before is None or _order(measure, row) < _order(measure, before):
-                    self._kept[key] = row
+                    self._rows[key] = row
 
     @property
     def best(self) -> dict[str, Row]:
@@ -176,7 +178,7 @@ class Group:
         for measure in CHOSEN_BY:
             rows = [
                 row
-                for (name, has_solid_price, _), row in self._kept.items()
+                for (name, has_solid_price, _), row in self._rows.items()
                 if name == measure and (has_solid_price or not is_solid)
             ]
             rows = sorted(rows, key=partial(_order, measure))
@@ -185,7 +187,7 @@ class Group:
                 rows = [row for row, one in zip(rows, standings, strict=True) if one.is_proven]
                 standings = [one for one in standings if one.is_proven]
             if rows:
-                found[measure] = rows[most_known(standings)]
+                found[measure] = rows[best_supported(standings)]
         return found
 
     def regret(self, measure: str) -> float:
@@ -197,7 +199,7 @@ class Group:
         measure : name of the measure, such as ``cost_usd``
         """
         best, sign = self.best.get(measure), better(measure)
-        others = (here.found.get(measure) for here in self.spots.values())
+        others = (here.best_by_measure.get(measure) for here in self.spots.values())
         known = [one for one in others if one is not None]
         if best is None or len(known) < 2:
             return math.nan
@@ -218,9 +220,11 @@ class Group:
         if best is None:
             return None
         own, sign = _standing(measure, best), better(measure)
-        rows = [row for (name, *_), row in self._kept.items() if name == measure]
+        rows = [row for (name, *_), row in self._rows.items() if name == measure]
         found = [
-            (sign * one.value, row) for row in rows if tied(own, one := _standing(measure, row))
+            (sign * one.value, row)
+            for row in rows
+            if are_plans_tied(own, one := _standing(measure, row))
         ]
         least = min(found, key=lambda one: one[0], default=(math.inf, best))
         return least[1] if least[0] < sign * own.value else None
@@ -260,7 +264,7 @@ class Group:
         ----------
         measure : name of the measure, such as ``cost_usd``
         """
-        return any(measure in here.found for here in self.spots.values())
+        return any(measure in here.best_by_measure for here in self.spots.values())
 
     def best_spot(self, measure: str, count: Value = None) -> Spot | None:
         """The place and number of GPUs where a measure is best; None: unknown.
@@ -273,19 +277,19 @@ class Group:
         known = [
             spot
             for spot, here in self.spots.items()
-            if measure in here.found and count in (None, spot[1])
+            if measure in here.best_by_measure and count in (None, spot[1])
         ]
         return self._first(measure, known)
 
     def _first(self, measure: str, spots: Iterable[Spot]) -> Spot | None:
         """The best of some spots in a bad case, or of those tied with it the best known."""
         ordered = sorted(spots, key=lambda spot: self._order(measure, spot))
-        standings = [self.spots[spot].found[measure] for spot in ordered]
-        return ordered[most_known(standings)] if ordered else None
+        standings = [self.spots[spot].best_by_measure[measure] for spot in ordered]
+        return ordered[best_supported(standings)] if ordered else None
 
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
         """What spots are chosen by: the bad case, minimized, then the value."""
-        found, sign = self.spots[spot].found[measure], better(measure)
+        found, sign = self.spots[spot].best_by_measure[measure], better(measure)
         return sign * found.bad, sign * found.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
@@ -299,14 +303,16 @@ class Group:
         spot = spot or self.best_spot(measure)
         if spot is None:
             return []
-        first = self.spots[spot].found[measure]
+        first = self.spots[spot].best_by_measure[measure]
         return [
             other
             for other, here in self.spots.items()
-            if other != spot and measure in here.found and tied(first, here.found[measure])
+            if other != spot
+            and measure in here.best_by_measure
+            and are_plans_tied(first, here.best_by_measure[measure])
         ]
 
-    def overtakings(self, measure: str) -> list[Overtaking]:
+    def overtakings(self, measure: str) -> list[Crossover]:
         """The numbers of GPUs from which one GPU is better than another under the same terms.
 
         Parameters
@@ -328,9 +334,9 @@ class Group:
 
     def _between(
         self, measure: str, one: Place, other: Place, winners: Mapping[Value, Place | None]
-    ) -> list[Overtaking]:
+    ) -> list[Crossover]:
         by_count = {
-            count: [self.spots[place, count].found[measure] for place in (one, other)]
+            count: [self.spots[place, count].best_by_measure[measure] for place in (one, other)]
             for count in winners
             if isinstance(count, int) and all(self._knows(measure, p, count) for p in (one, other))
         }
@@ -341,7 +347,7 @@ class Group:
                 continue
             first, second = (one, other) if old > 0 else (other, one)
             found.append(
-                Overtaking(
+                Crossover(
                     measure=measure,
                     first=first,
                     second=second,
@@ -350,14 +356,14 @@ class Group:
                     behind=math.expm1(abs(old)),
                     ahead=math.expm1(abs(new)),
                     is_of_winners=[winners[before], winners[after]] == [first, second],
-                    is_tie=tied(*by_count[after]),
+                    is_tie=are_plans_tied(*by_count[after]),
                 )
             )
         return found
 
     def _knows(self, measure: str, place: Place, count: Value) -> bool:
         here = self.spots.get((place, count))
-        return here is not None and measure in here.found
+        return here is not None and measure in here.best_by_measure
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
         known = [(place, count) for place in places if self._knows(measure, place, count)]
@@ -390,7 +396,7 @@ class Summary:
     """
 
     plan: SweepPlan
-    groups: tuple[Group, ...]
+    groups: tuple[WorkloadGroup, ...]
 
     @property
     def scenarios(self) -> int:
@@ -411,23 +417,23 @@ def summarize(
     ``pivot`` names the columns whose values are places and, the last one, what those are combined
     with; GPU with its terms, and number of GPUs, where it is empty.
     """
-    groups: dict[tuple[str, ...], Group] = {}
+    groups: dict[tuple[str, ...], WorkloadGroup] = {}
     own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
     varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
     by = ("GPU", "number of GPUs")
     if pivot:
         by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
     for row in rows:
-        scenario = plan.scenario(int(number(row["scenario"])))
+        scenario = plan.scenario(int(number_or_nan(row["scenario"])))
         names = own[scenario.work.name]
         model = "" if "model" in pivot else row.get("model") or scenario.values.get("model", "")
         key = (scenario.work.name, str(model), *(str(scenario.values[name]) for name in names))
         if key not in groups:
-            groups[key] = Group(
+            groups[key] = WorkloadGroup(
                 work=scenario.work.name,
                 workload=scenario.work.workload,
                 model=str(model),
-                asked={name: scenario.values[name] for name in names if name != "model"},
+                shared_answers={name: scenario.values[name] for name in names if name != "model"},
                 shown=shown,
                 by=by,
             )
@@ -443,7 +449,7 @@ def _words(name: str) -> str:
 
 def _number_first(value: object) -> tuple[bool, float, str]:
     is_number = isinstance(value, int | float)
-    return not is_number, number(value) if is_number else 0.0, str(value)
+    return not is_number, number_or_nan(value) if is_number else 0.0, str(value)
 
 
 def reason_mark(reason: str) -> str:
@@ -469,7 +475,7 @@ def _order(measure: str, row: Row) -> tuple[float, ...]:
     )
 
 
-def _standing(measure: str, row: Row) -> Standing:
+def _standing(measure: str, row: Row) -> RankedPlan:
     """A scenario among others by a measure; a value, cost times time, errs as both together."""
     if measure == VALUE:
         cost, time = _standing(COST, row), _standing(TIME, row)
@@ -482,8 +488,8 @@ def _standing(measure: str, row: Row) -> Standing:
     return found._replace(time=measured(TIME, row))
 
 
-def _lead(measure: str, one: Standing, other: Standing) -> float:
+def _lead(measure: str, plan: RankedPlan, other: RankedPlan) -> float:
     """How much better one is than the other, as a logarithm."""
-    if one.value <= 0 or other.value <= 0:
+    if plan.value <= 0 or other.value <= 0:
         return 0.0
-    return better(measure) * math.log(other.value / one.value)
+    return better(measure) * math.log(other.value / plan.value)

@@ -23,8 +23,8 @@ from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
 from planner.show.page import OF_A_LOAD, PICTURES
 from planner.ui.form import choices, groups_of, sliders_of
-from planner.ui.guard import Guard, Limits, Refused
-from planner.ui.pool import Answer, Job, Kept, Made, Pool, Uploads, Watched
+from planner.ui.guard import Limits, RequestGuard, RequestRefused
+from planner.ui.pool import Answer, AnswerCache, AnswerFile, Job, Pool, Uploads, WatchedJob
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,
@@ -112,7 +112,7 @@ _TITLES = {
     "max-batch": "Max batch",
     "launch": "Launch files",
 }
-_ASKS = {
+_COMMAND_HINTS = {
     "search": "Give a model and GPUs: the best layout, its time, memory and cost.",
     "size": "Give a model and what must be reached: the fewest and the cheapest GPUs.",
     "sweep": "List several GPUs, numbers or contracts: every combination, as a matrix and a chart.",
@@ -140,8 +140,8 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.pool = pool
-    pages = Pages(Kept(pool), pool, specs, Uploads(limits))
-    app.add_middleware(Guard, token=token, question_bytes=limits.question_bytes)
+    pages = Pages(AnswerCache(pool), pool, specs, Uploads(limits))
+    app.add_middleware(RequestGuard, token=token, question_bytes=limits.question_bytes)
     app.exception_handler(PlannerError)(_told)
     paths: dict[str, Callable[..., object]] = {
         "/": pages.home,
@@ -167,7 +167,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 async def _told(_: Request, error: Exception) -> Response:
     """What is wrong with a question, as programs read it."""
     status = 422 if isinstance(error, InfeasibleError) else 400
-    if isinstance(error, Refused):
+    if isinstance(error, RequestRefused):
         status = error.status
     table = {"error": type(error).__name__, "message": str(error)}
     headers = {"retry-after": "5"} if status == 503 else None
@@ -177,14 +177,14 @@ async def _told(_: Request, error: Exception) -> Response:
 class Pages:
     """What is handed out for every path."""
 
-    def __init__(self, kept: Kept, pool: Pool, specs: Path | None, uploads: Uploads) -> None:
+    def __init__(self, kept: AnswerCache, pool: Pool, specs: Path | None, uploads: Uploads) -> None:
         self._kept, self._pool, self._specs, self._uploads = kept, pool, specs, uploads
         self._templates = environment(_PACKAGE)
 
     async def home(self) -> Response:
         """Examples to begin with, and what was saved."""
         text = self._templates.get_template("home.html").render(
-            examples=examples(), titles=_TITLES, asks=_ASKS, command="", workload="train"
+            examples=examples(), titles=_TITLES, asks=_COMMAND_HINTS, command="", workload="train"
         )
         return HTMLResponse(text)
 
@@ -206,7 +206,7 @@ class Pages:
         if command not in COMMANDS:
             return self._note(f"There is no page /{command}.", 404)
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
-        question, found = self._asked(command, request)
+        question, found = self._question_state(command, request)
         if not isinstance(found, PlannerError) and any(not v.strip() for _, v in pairs):
             # A form sends fields left empty, too.
             return RedirectResponse(f"/{command}?{question.query}", 303)
@@ -216,19 +216,19 @@ class Pages:
             other = Question.draft(command, pairs)
             return RedirectResponse(f"/{command}?{other.query}", 303)
         text = self._templates.get_template("ask.html").render(
-            **self._told(question, found),
+            **self._template_values(question, found),
             titles=_TITLES,
             workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
             choices=choices(self._specs, question.workload),
             is_live=command in _AT_ONCE,
         )
-        busy = isinstance(found, Refused) and found.status == 503
+        busy = isinstance(found, RequestRefused) and found.status == 503
         return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
 
     async def part(self, command: str, request: Request) -> Response:
         """What stands beside a form, for the script that asks while somebody types."""
-        question, found = self._asked(_known(command), request)
-        told = self._told(question, found)
+        question, found = self._question_state(_require_command(command), request)
+        told = self._template_values(question, found)
         table = {
             "html": self._templates.get_template("main.html").render(**told),
             "title": told["title"],
@@ -238,28 +238,28 @@ class Pages:
         }
         return Response(json.dumps(table), media_type="application/json")
 
-    def _asked(
+    def _question_state(
         self, command: str, request: Request
-    ) -> tuple[Question, Answer | PlannerError | Watched | None]:
+    ) -> tuple[Question, Answer | PlannerError | WatchedJob | None]:
         """The question of a query, and its answer, its fault, or the job that works on it."""
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
             question = self._uploads.placed(Question.of(command, pairs))
         except PlannerError as error:
             return Question.draft(command, pairs), error
-        if not question.is_asked:
+        if not question.has_subject:
             return question, None
         self._kept.settle()
         found = self._kept.answer(question)
         if found is None:
             try:
                 return question, self._kept.ask(question, _client(request))
-            except Refused as error:
+            except RequestRefused as error:
                 return question, error
         return question, found
 
-    def _told(
-        self, question: Question, found: Answer | PlannerError | Watched | None
+    def _template_values(
+        self, question: Question, found: Answer | PlannerError | WatchedJob | None
     ) -> dict[str, object]:
         """What the templates of a form and of an answer are given."""
         answer = found if isinstance(found, Answer) else None
@@ -271,11 +271,11 @@ class Pages:
             "question": question,
             "command": question.command,
             "workload": question.workload,
-            "asks": _ASKS,
+            "asks": _COMMAND_HINTS,
             "groups": groups_of(question, answer.assumed if answer else {}, plan),
             "message": message,
             "fixes": fixes_of(question, message) if message else [],
-            "job": found.name if isinstance(found, Watched) else "",
+            "job": found.name if isinstance(found, WatchedJob) else "",
             "title": answer.title if answer else "",
             "content": Markup(answer.content) if answer else "",
             "plan": plan,
@@ -287,7 +287,7 @@ class Pages:
 
     async def file(self, command: str, name: str, request: Request) -> Response:
         """A file of an answer, to be kept by who asks."""
-        question = Question.of(_known(command), request.query_params.multi_items())
+        question = Question.of(_require_command(command), request.query_params.multi_items())
         made = await self._made(self._uploads.placed(question), request, name)
         headers = {"content-disposition": f'attachment; filename="{made.name}"'}
         return Response(made.content, 200, headers, made.kind)
@@ -306,9 +306,9 @@ class Pages:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
         return StreamingResponse(self._watched(asked), media_type="text/event-stream")
 
-    async def _watched(self, asked: Watched) -> AsyncIterator[str]:
-        asked.watchers += 1
-        job = asked.job
+    async def _watched(self, watched_job: WatchedJob) -> AsyncIterator[str]:
+        watched_job.watchers += 1
+        job = watched_job.job
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
@@ -317,9 +317,9 @@ class Pages:
             future.exception()  # the page that is asked for next tells it
             yield _event("end", {})
         finally:
-            asked.watchers -= 1
-            if not asked.watchers and not job.future.done():
-                self._kept.cancel(asked)
+            watched_job.watchers -= 1
+            if not watched_job.watchers and not job.future.done():
+                self._kept.cancel(watched_job)
             future.cancel()  # whoever asks next is told what became of it
 
     def _progress(self, job: Job) -> dict[str, object]:
@@ -350,13 +350,13 @@ class Pages:
 
     async def object_of_query(self, command: str, request: Request) -> Response:
         """The object that ``--json`` writes, for a query as that of a page."""
-        question = Question.of(_known(command), request.query_params.multi_items())
+        question = Question.of(_require_command(command), request.query_params.multi_items())
         return await self._object(question, request)
 
     async def object_of_body(self, command: str, request: Request) -> Response:
         """The same for a JSON object."""
         table = await _body(request, self._pool.limits.question_bytes)
-        return await self._object(Question.of_object(_known(command), table), request)
+        return await self._object(Question.of_object(_require_command(command), table), request)
 
     async def _object(self, asked: Question, request: Request) -> Response:
         question = self._uploads.placed(asked)
@@ -368,8 +368,8 @@ class Pages:
             raise found
         return Response(found.object, media_type="application/json")
 
-    async def _made(self, question: Question, request: Request, name: str) -> Made:
-        made: Made = await self._answered(
+    async def _made(self, question: Question, request: Request, name: str) -> AnswerFile:
+        made: AnswerFile = await self._answered(
             self._pool.submit(question, _client(request), name), request
         )
         return made
@@ -400,9 +400,9 @@ async def _body(request: Request, most: int) -> object:
         async for piece in request.stream():
             body += piece
             if len(body) > most:
-                raise Refused(f"A question has at most {most:,} bytes.", 413)
+                raise RequestRefused(f"A question has at most {most:,} bytes.", 413)
     except ClientDisconnect as error:
-        raise Refused("The question did not arrive whole.", 400) from error
+        raise RequestRefused("The question did not arrive whole.", 400) from error
     try:
         found: object = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -441,9 +441,9 @@ def examples() -> Sequence[Example]:
     return [Example(**row) for row in read_table("examples.csv", Path(__file__).parent)]
 
 
-def _known(command: str) -> str:
+def _require_command(command: str) -> str:
     if command not in COMMANDS:
-        raise Refused(f"There is no /api/{command}: ask {', '.join(COMMANDS)}.", 404)
+        raise RequestRefused(f"There is no /api/{command}: ask {', '.join(COMMANDS)}.", 404)
     return command
 
 

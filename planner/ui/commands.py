@@ -10,34 +10,49 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from planner.base.cells import number
-from planner.base.reading import json_of, only_within, read_json, table_of
+from planner.base.cells import number_or_nan
+from planner.base.reading import parse_json, read_json, require_table, restrict_to_folders
 from planner.base.records import record
-from planner.decide.explaining.against import changed_request
+from planner.decide.explaining.against import replace_answers
 from planner.decide.explaining.largest import has_several, largest_batch, methods_of_layouts
 from planner.decide.fitting import MEMORIES
 from planner.decide.improve import allowed, attempts_of, best_changes, recommended_change
 from planner.decide.sizing.envelope import read_budget
 from planner.decide.sizing.load import load_of
 from planner.decide.sizing.scaling import Startup, read_startup
-from planner.decide.sizing.services import read_services, read_stock, refuse_of_one, share
-from planner.decide.sizing.size import contracts_given, size_all, tasks_of, without_contract
+from planner.decide.sizing.services import (
+    read_services,
+    read_stock,
+    refuse_single_service_options,
+    share_gpus,
+)
+from planner.decide.sizing.size import parse_contracts, size_all, sizing_tasks, without_contract
 from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
 from planner.launch import SCRIPT, TARGETS
-from planner.launch.assumed import LaunchFile, as_started, full_row, judged
-from planner.launch.assumed import Question as LaunchQuestion
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile, apply_engine_start, evaluate_launch, full_row
+from planner.launch.assumed import LaunchQuestion as LaunchQuestion
+from planner.launch.imported import ImportedLaunch
 from planner.launch.rewrite import can_say
 from planner.launch.targets import target_of
-from planner.launch.write import for_target, launch_of, translated
+from planner.launch.write import for_target, launch_of, translate_request
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import first_row
 from planner.question.names import BUDGET, LOAD, SERVICES, STARTUP_TIME, STOCK
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.show.answers import planned, recommended_of
-from planner.show.page import Block, Code, Lines, Page, Pairs, Section, Title, joined, said
+from planner.show.answers import evaluate_request, recommended_of
+from planner.show.page import (
+    Block,
+    Code,
+    KeyValues,
+    Lines,
+    Page,
+    Section,
+    Title,
+    joined,
+    make_lines,
+)
 from planner.show.views.comparison import compared_plans, comparison_dict, things_of
 from planner.show.views.documents import (
     add_estimate,
@@ -50,10 +65,10 @@ from planner.show.views.documents import (
 from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
 from planner.show.views.front import marked_rows
 from planner.show.views.imported import (
-    beside_blocks,
     change_blocks,
     launch_blocks,
     misfit_blocks,
+    other_counts_blocks,
     understood_blocks,
 )
 from planner.show.views.infeasible import headline, infeasible_message, missed_words
@@ -74,12 +89,12 @@ from planner.specs.paths import data_folders
 from planner.sweeps.any_plan import pinned_in
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Stopped, run_sweep
-from planner.sweeps.show import Shown, draw_shown
+from planner.sweeps.show import SweepQuery, draw_shown
 from planner.sweeps.store import Sweep
 from planner.sweeps.summary import summarize
-from planner.ui.guard import Limits, Refused
+from planner.ui.guard import Limits, RequestRefused
 from planner.ui.pages.comparison import bounds_section, comparison_page
-from planner.ui.pages.document import Document
+from planner.ui.pages.document import ResultDocument
 from planner.ui.pages.read import document_page
 from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
@@ -98,18 +113,18 @@ from planner.ui.question import (
     things_in,
 )
 from planner.workloads.base import Evaluation
-from planner.workloads.given import make_request, question_of
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.given import make_request, search_request
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import (
     Plan,
-    answered,
-    evaluated,
+    evaluate,
     make_plan,
-    one_configuration,
+    make_single_plan,
     result_of,
+    with_assumption_notes,
 )
 
-Tell = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told how much is done, and of how much; raises `StopSearch` when the time is over."""
 
 WHERE = "the answer"
@@ -120,10 +135,10 @@ UPLOADED = "uploaded"
 
 
 @record(kw_only=True)
-class Found:
+class CommandResult:
     """What a command found: its object, its page, and what else can be made of it.
 
-    ``told`` says why the values are these that a launch file leaves open.
+    ``assumption_texts`` says why the values are these that a launch file leaves open.
 
     ``line`` is the command that estimates its plan; ``draw`` draws a picture; ``texts`` are the
     files that start it.
@@ -132,21 +147,21 @@ class Found:
     object: str
     page: Page
     line: str = ""
-    pinned: PinnedPlan | None = None
+    pinned: SavedPlan | None = None
     draw: Callable[[Picture], None] | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
-    told: Mapping[str, str] = field(default_factory=dict)
+    assumption_texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @record(kw_only=True)
-class Asked:
+class CommandInput:
     """A question in a folder of its own, which has what was uploaded."""
 
     question: Question
     folder: Path
     specs: Path | None
     limits: Limits
-    tell: Tell
+    report_progress: ProgressCallback
 
     @property
     def file(self) -> Path | None:
@@ -186,38 +201,50 @@ class Asked:
         """The request, and the launch file that it is of, if it is."""
         given, file = self.given(), self.file
         if file is None:
-            return make_request(given, said=option_of), None
+            return make_request(given, option_name=option_of), None
         if _is_model(file):
-            return make_request({"model": str(file), **given}, said=option_of), None
+            return make_request({"model": str(file), **given}, option_name=option_of), None
         workload = given.pop(WORKLOAD)
         if file.suffix == ".toml" and file.is_file():
-            base: Request = PinnedPlan.read(file).request()
+            base: Request = SavedPlan.read(file).request()
             found = None
         else:
             answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
             answers.pop(SETTINGS, None)
             answers |= self.question.settings
             launch = LaunchFile(
-                path=file, asked=answers, specs=self.specs, said=option_of, workload=workload
+                path=file,
+                answers=answers,
+                specs=self.specs,
+                option_name=option_of,
+                workload=workload,
             )
             found = launch.question()
             base = found.request
         if is_search:
-            return make_request(given, base=question_of(base), said=option_of), found
+            return make_request(given, base=search_request(base), option_name=option_of), found
         given.pop("constraints")
-        return make_request(given, base=base, said=option_of), found
+        return make_request(given, base=base, option_name=option_of), found
 
 
 @contextmanager
-def placed(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Iterator[Asked]:
+def placed(
+    question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
+) -> Iterator[CommandInput]:
     """A question in a folder of its own, beside which specs alone can be read."""
     with TemporaryDirectory(prefix="planner-") as root:
         folder = Path(root, UPLOADED)
         folder.mkdir()
         for name, text in question.files:
             (folder / Path(name).name).write_text(text, encoding="utf-8")
-        with only_within((Path(root), _PACKAGE, *data_folders(specs))):
-            yield Asked(question=question, folder=folder, specs=specs, limits=limits, tell=tell)
+        with restrict_to_folders((Path(root), _PACKAGE, *data_folders(specs))):
+            yield CommandInput(
+                question=question,
+                folder=folder,
+                specs=specs,
+                limits=limits,
+                report_progress=report_progress,
+            )
 
 
 def _is_model(path: Path) -> bool:
@@ -231,15 +258,15 @@ def _is_model(path: Path) -> bool:
     return isinstance(table, dict) and any(name in table for name in _OF_MODELS)
 
 
-def found_by(asked: Asked) -> Found:
+def found_by(command_input: CommandInput) -> CommandResult:
     """What the command of a question finds.
 
     Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
     """
     try:
-        found = _COMMANDS[asked.question.command](asked)
+        found = _COMMANDS[command_input.question.command](command_input)
     except StopSearch as late:  # before anything was found
-        raise Refused(_late(asked.limits), 504) from late
+        raise RequestRefused(_late(command_input.limits), 504) from late
     return (
         found
         if found.page.headline
@@ -254,50 +281,55 @@ def check_size(size: int, limits: Limits) -> None:
     """Refuse an answer of so many characters. Raises Refused if it is too large."""
     if size > limits.answer_bytes:
         most = limits.answer_bytes / 2**20
-        raise Refused(
+        raise RequestRefused(
             f"The answer has more than {most:g} MB: narrow the question, or use the command line.",
             413,
         )
 
 
-def _documented(asked: Asked, text: str, **more: Any) -> Found:
+def _documented(command_input: CommandInput, text: str, **more: Any) -> CommandResult:
     """What wrote an object whose page `planner report` writes, too."""
-    check_size(len(text), asked.limits)  # before a page is made of it
-    page = document_page(Document.of(json_of(text, WHERE), WHERE), Catalogue(asked.specs))
-    return Found(object=text, page=page, **more)
+    check_size(len(text), command_input.limits)  # before a page is made of it
+    page = document_page(
+        ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
+    )
+    return CommandResult(object=text, page=page, **more)
 
 
-def _search(asked: Asked) -> Found:
-    request, _ = asked.read(is_search=True)
+def _search(command_input: CommandInput) -> CommandResult:
+    request, _ = command_input.read(is_search=True)
     plan = make_plan(request)
     total = plan.problem.num_rows
-    if total > asked.limits.rows:
-        raise Refused(
-            f"That is {total:,} configurations; here a search has at most {asked.limits.rows:,}. "
+    if total > command_input.limits.rows:
+        raise RequestRefused(
+            f"That is {total:,} configurations; here a search has at most "
+            f"{command_input.limits.rows:,}. "
             "Narrow it with settings, or use the command line.",
             413,
         )
-    result = exhaustive_search(plan.problem, progress=lambda done: asked.tell(done, total))
-    plan = answered(plan, result)
+    result = exhaustive_search(
+        plan.problem, progress=lambda done: command_input.report_progress(done, total)
+    )
+    plan = with_assumption_notes(plan, result)
     if result.interrupted and result.fastest is None:
-        raise Refused(_late(asked.limits), 504)
+        raise RequestRefused(_late(command_input.limits), 504)
     if result.fastest is None:
         raise InfeasibleError(infeasible_message(plan, result))
 
     def add(files: RowFiles) -> None:
         files.add(result_blocks(plan, marked_rows(plan, result)))
-        finish_search(files, plan, result, asked.question.words, {"driver": "exhaustive"})
+        finish_search(files, plan, result, command_input.question.words, {"driver": "exhaustive"})
 
     def drawn(picture: Picture) -> None:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
 
     best = result.recommended
     command = _documented(
-        asked,
+        command_input,
         object_text(add),
         draw=drawn,
         line=estimate_command(plan, best.row) if best is not None else "",
-        pinned=PinnedPlan.of(plan, best.row) if best is not None else None,
+        pinned=SavedPlan.of(plan, best.row) if best is not None else None,
     )
     if result.interrupted:
         return replace(command, page=_first(command.page, interrupted_message(plan, result)))
@@ -314,34 +346,38 @@ def _late(limits: Limits) -> str:
     return f"It takes more than {limits.seconds:g} s: narrow the question, or use the command line."
 
 
-def _estimate(asked: Asked) -> Found:
-    request, launch = asked.read()
+def _estimate(command_input: CommandInput) -> CommandResult:
+    request, launch = command_input.read()
     if launch is not None:
-        return _of_file(asked, request, launch)
-    plan = one_configuration(request)
-    evaluation = evaluated(plan)
+        return _of_file(command_input, request, launch)
+    plan = make_single_plan(request)
+    evaluation = evaluate(plan)
     if evaluation.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
-    return _estimated(asked, plan, evaluation)
+    return _estimated(command_input, plan, evaluation)
 
 
-def _estimated(asked: Asked, plan: Plan, found: Evaluation) -> Found:
-    row = found.candidates.row
+def _estimated(command_input: CommandInput, plan: Plan, evaluation: Evaluation) -> CommandResult:
+    row = evaluation.candidates.row
     return _documented(
-        asked,
-        object_text(lambda files: add_estimate(files, plan, found, asked.question.words)),
-        draw=lambda picture: draw(picture, plan, found.candidates),
+        command_input,
+        object_text(
+            lambda files: add_estimate(files, plan, evaluation, command_input.question.words)
+        ),
+        draw=lambda picture: draw(picture, plan, evaluation.candidates),
         line=estimate_command(plan, row),
-        pinned=PinnedPlan.of(plan, row),
+        pinned=SavedPlan.of(plan, row),
     )
 
 
-def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
+def _of_file(
+    command_input: CommandInput, request: Request, launch: LaunchQuestion
+) -> CommandResult:
     """A launch file: what it says, how it runs, what is better near it."""
-    imported: Imported = launch.imported
-    plan, found, notes = judged(request)
+    imported: ImportedLaunch = launch.imported
+    plan, found, notes = evaluate_launch(request)
     row = full_row(found)
-    defaults = imported.defaults.keys() - asked.question.settings.keys()
+    defaults = imported.defaults.keys() - command_input.question.settings.keys()
     may_be = allowed(request, row, partial(can_say, imported), defaults)
     best, runs = recommended_change(best_changes(plan, found, may_be)), not found.rejected_by
     attempts = None
@@ -351,7 +387,8 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
     }
     about = [
-        *understood_blocks(imported, is_full=True), said(*notes), *beside_blocks(launch),
+        *understood_blocks(imported, is_full=True), make_lines(*notes),
+        *other_counts_blocks(launch),
     ]  # fmt: skip
     better = [
         *change_blocks(
@@ -368,10 +405,10 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         *_sections("What the file says", about),
     ]
     if runs:
-        made = _estimated(asked, plan, found)
+        made = _estimated(command_input, plan, found)
         first, *others = made.page.sections
         page = replace(made.page, sections=[first, *sections, *others])
-        return replace(made, page=page, told=told)
+        return replace(made, page=page, assumption_texts=told)
     result = result_of(plan, found)
     needs = [*misfit_blocks(plan, row)] if found.rejected_by in MEMORIES else []
     page = Page(
@@ -380,39 +417,43 @@ def _of_file(asked: Asked, request: Request, launch: LaunchQuestion) -> Found:
         answer=[headline(plan, result)],
         sections=[*_sections("What it needs", needs), *sections],
     )
-    manifest = plan_manifest(plan, asked.question.words)
-    return Found(
+    manifest = plan_manifest(plan, command_input.question.words)
+    return CommandResult(
         object=document_text(manifest, rejected_by=found.rejected_by),
         page=page,
         line=estimate_command(plan, row),
-        pinned=PinnedPlan.of(plan, row),
-        told=told,
+        pinned=SavedPlan.of(plan, row),
+        assumption_texts=told,
     )
 
 
-def _size(asked: Asked) -> Found:
-    given, fields = asked.given(), asked.question.fields
-    contracts = contracts_given(given.get("contract"), option_of("contract"))
+def _size(command_input: CommandInput) -> CommandResult:
+    given, fields = command_input.given(), command_input.question.fields
+    contracts = parse_contracts(given.get("contract"), option_of("contract"))
     if SERVICES in fields:
-        return _services(asked, given, contracts)
+        return _services(command_input, given, contracts)
     if STOCK in fields:
         raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
     request, load = load_of(
-        without_contract(make_request(given, said=option_of)),
-        asked.uploaded(LOAD) if LOAD in fields else None,
+        without_contract(make_request(given, option_name=option_of)),
+        command_input.uploaded(LOAD) if LOAD in fields else None,
         fields.get(STARTUP_TIME),
         option_of,
     )
     budget = fields.get(BUDGET)
     more: dict[str, Any] = {
         LOAD: load,
-        "startup": asked.startup,
+        "startup": command_input.startup,
         BUDGET: None if budget is None else read_budget(budget, option_of(BUDGET)),
     }
-    total = len(tasks_of(request, contracts, said=option_of, **more))
-    asked.tell(0, total)
+    total = len(sizing_tasks(request, contracts, option_name=option_of, **more))
+    command_input.report_progress(0, total)
     sizes = size_all(
-        request, contracts, said=option_of, progress=lambda done: asked.tell(done, total), **more
+        request,
+        contracts,
+        option_name=option_of,
+        progress=lambda done: command_input.report_progress(done, total),
+        **more,
     )
     if sizes.best is None:
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
@@ -423,184 +464,193 @@ def _size(asked: Asked) -> Found:
 
         draw(picture, *size_picture(picture.name, sizes))
 
-    text = object_text(lambda files: add_sizes(files, sizes, asked.question.words))
-    command = _documented(asked, text, draw=drawn)
+    text = object_text(lambda files: add_sizes(files, sizes, command_input.question.words))
+    command = _documented(command_input, text, draw=drawn)
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
         return command
     places = {name: fleet.row[name] for name in terms_about("purchase") if fleet.row.get(name)}
     plan = make_plan(sizes.request.changed(**places))
-    pinned, line = PinnedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
-    return replace(command, pinned=pinned, line=line, told=fleet.chosen)
+    pinned, line = SavedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
+    return replace(command, pinned=pinned, line=line, assumption_texts=fleet.chosen)
 
 
-def _services(asked: Asked, given: Mapping[str, object], contracts: Sequence[str | None]) -> Found:
+def _services(
+    command_input: CommandInput, values: Mapping[str, object], contracts: Sequence[str | None]
+) -> CommandResult:
     """Several services on GPUs that they share."""
-    fields = asked.question.fields
-    refuse_of_one(fields, option_of)
-    common = {name: value for name, value in given.items() if name != WORKLOAD}
-    services, stock = read_services(asked.uploaded(SERVICES), common, option_of)
-    asked.tell(0, len(services))
-    fleet = share(
+    fields = command_input.question.fields
+    refuse_single_service_options(fields, option_of)
+    common = {name: value for name, value in values.items() if name != WORKLOAD}
+    services, stock = read_services(command_input.uploaded(SERVICES), common, option_of)
+    command_input.report_progress(0, len(services))
+    fleet = share_gpus(
         services,
         read_stock(fields[STOCK], option_of(STOCK)) if STOCK in fields else stock,
         contracts,
-        startup=asked.startup,
-        said=option_of,
-        progress=lambda done: asked.tell(done, len(services)),
+        startup=command_input.startup,
+        option_name=option_of,
+        progress=lambda done: command_input.report_progress(done, len(services)),
     )
-    text = object_text(lambda files: add_services(files, fleet, asked.question.words))
-    return _documented(asked, text)
+    text = object_text(lambda files: add_services(files, fleet, command_input.question.words))
+    return _documented(command_input, text)
 
 
-def _sweep(asked: Asked) -> Found:
-    question = asked.question
-    given = asked.given()
+def _sweep(command_input: CommandInput) -> CommandResult:
+    question = command_input.question
+    given = command_input.given()
     limits, settings = question.limits, given.pop(SETTINGS, {})
     del given["constraints"]
     del given["specs"]
-    plan = make_sweep({**given, **limits, SETTINGS: settings}, asked.specs, said=option_of)
+    plan = make_sweep(
+        {**given, **limits, SETTINGS: settings}, command_input.specs, option_name=option_of
+    )
     total = plan.num_scenarios
-    if total > asked.limits.scenarios:
-        raise Refused(
-            f"That is {total:,} scenarios; here a sweep has at most {asked.limits.scenarios:,}. "
+    if total > command_input.limits.scenarios:
+        raise RequestRefused(
+            f"That is {total:,} scenarios; here a sweep has at most "
+            f"{command_input.limits.scenarios:,}. "
             "List fewer values, or use the command line.",
             413,
         )
-    folder = asked.folder.with_name("sweep")
-    asked.tell(0, total)
+    folder = command_input.folder.with_name("sweep")
+    command_input.report_progress(0, total)
     notes = ""
     try:
-        run_sweep(plan, folder, progress=lambda done: asked.tell(done, total))
+        run_sweep(plan, folder, progress=lambda done: command_input.report_progress(done, total))
     except Stopped:
         notes = f"The time ended: a part of {total:,} scenarios is answered."
     sweep = Sweep(folder)
     rows = [dict(row.items()) for row in sweep.rows()]
     if not any(row["feasible"] for row in rows):
         if notes:
-            raise Refused(_late(asked.limits), 504)
+            raise RequestRefused(_late(command_input.limits), 504)
         reasons = dict.fromkeys(str(row["reason"]) for row in rows if row["reason"])
         raise InfeasibleError("\n".join([f"None of {total:,} scenarios has a plan.", *reasons]))
-    page = sweep_page(sweep, Catalogue(asked.specs))
+    page = sweep_page(sweep, Catalogue(command_input.specs))
     manifest = command_manifest(question.words)
     best = next(iter(summarize(sweep.rows(), plan).groups)).best.values()
-    pinned = next((pinned_in(folder, int(number(row["scenario"]))) for row in best), None)
-    return Found(
+    pinned = next((pinned_in(folder, int(number_or_nan(row["scenario"]))) for row in best), None)
+    return CommandResult(
         object=document_text(manifest, rows=rows),
         page=_first(page, notes) if notes else page,
         pinned=pinned,
         line=_line_of(pinned) if pinned is not None else "",
-        draw=lambda picture: draw_shown(picture, Shown(folder=folder)),
+        draw=lambda picture: draw_shown(picture, SweepQuery(folder=folder)),
     )
 
 
-def _line_of(pinned: PinnedPlan) -> str:
+def _line_of(pinned: SavedPlan) -> str:
     """The command that estimates a plan."""
-    plan = one_configuration(pinned.request())
-    return estimate_command(plan, evaluated(plan).candidates.row)
+    plan = make_single_plan(pinned.request())
+    return estimate_command(plan, evaluate(plan).candidates.row)
 
 
-def _compare(asked: Asked) -> Found:
-    question = asked.question
-    things = things_of(things_in(question.fields.get(THINGS, ""), asked.specs), asked.specs)
-    given = {name: value for name, value in asked.given().items() if value}
+def _compare(command_input: CommandInput) -> CommandResult:
+    question = command_input.question
+    things = things_of(
+        things_in(question.fields.get(THINGS, ""), command_input.specs), command_input.specs
+    )
+    given = {name: value for name, value in command_input.given().items() if value}
     found = compared_plans(things, given, _no_file, option_of)
     text = document_text(command_manifest(question.words), **comparison_dict(found))
-    page = comparison_page(json_of(text, WHERE), WHERE)
+    page = comparison_page(parse_json(text, WHERE), WHERE)
     title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
-    return Found(object=text, page=replace(page, title=title))
+    return CommandResult(object=text, page=replace(page, title=title))
 
 
 def _no_file(*_: object, **__: object) -> Request:
     raise SearchSpaceError("Things are compared by name here.")
 
 
-def _explain(asked: Asked) -> Found:
-    request, launch = asked.read()
+def _explain(command_input: CommandInput) -> CommandResult:
+    request, launch = command_input.read()
     told: Mapping[str, str] = {}
     if launch is not None:
-        request, _ = as_started(request)
-    elif not asked.question.settings and not asked.question.files:
+        request, _ = apply_engine_start(request)
+    elif not command_input.question.settings and not command_input.question.files:
         told = make_plan(request).defaults
         request = recommended_of(request).request()
     against = None
-    if words := asked.question.fields.get(AGAINST):
+    if words := command_input.question.fields.get(AGAINST):
         changes = Question(
             command="explain", workload=request.workload, fields={SETTINGS: words}
         ).settings
-        against = changed_request(request, changes, option_of)
+        against = replace_answers(request, changes, option_of)
     explained = explained_plan(request, None, against)
-    manifest = plan_manifest(explained.plan, asked.question.words)
+    manifest = plan_manifest(explained.plan, command_input.question.words)
     table = {**explanation_dict(explained), "manifest": manifest}
     blocks = joined(explanation_blocks(explained, is_full=True))
     first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
     parts, number = _sections("", blocks[first:]), int(explained.against is not None)
-    made = _estimated(asked, explained.plan, explained.found)
+    made = _estimated(command_input, explained.plan, explained.evaluation)
     page = replace(
         made.page,
         title=f"Why does {made.page.subject} take what it takes?",
         sections=[
             *parts[:number],
-            bounds_section(table_of(json_of(document_text(**table), WHERE), WHERE), WHERE),
+            bounds_section(require_table(parse_json(document_text(**table), WHERE), WHERE), WHERE),
             *(replace(one, is_folded=True) for one in parts[number:]),
             *made.page.sections,
         ],
     )
-    return replace(made, object=document_text(**table), page=page, told=told)
+    return replace(made, object=document_text(**table), page=page, assumption_texts=told)
 
 
-def _max_batch(asked: Asked) -> Found:
-    request, launch = asked.read()
-    is_open = launch is None and not asked.question.settings
-    if limits := asked.question.limits:
-        request = make_request({"constraints": limits}, base=request, said=option_of)
+def _max_batch(command_input: CommandInput) -> CommandResult:
+    request, launch = command_input.read()
+    is_open = launch is None and not command_input.question.settings
+    if limits := command_input.question.limits:
+        request = make_request({"constraints": limits}, base=request, option_name=option_of)
     if not is_open and launch is None and has_several(request):
         methods = methods_of_layouts(request)
         check_some(methods)
-        text = object_text(lambda files: add_methods(files, methods, asked.question.words))
-        page = _plain_page(asked, [*methods_blocks(methods)])
-        return Found(object=text, page=page)
+        text = object_text(lambda files: add_methods(files, methods, command_input.question.words))
+        page = _plain_page(command_input, [*methods_blocks(methods)])
+        return CommandResult(object=text, page=page)
     if launch is not None:
-        request, _ = as_started(request)
+        request, _ = apply_engine_start(request)
     told = make_plan(request).defaults if is_open else {}
-    plan, found = planned(request, is_open=is_open)
+    plan, found = evaluate_request(request, is_open=is_open)
     largest = largest_batch(plan, found)
     if largest.largest is None:
         missed = missed_words(plan, result_of(plan, found))
         raise InfeasibleError(" ".join(largest_lines(plan, largest, missed)))
     row = first_row(found.table())
-    manifest = plan_manifest(plan, asked.question.words)
+    manifest = plan_manifest(plan, command_input.question.words)
     lines = largest_lines(plan, largest)
-    page = _plain_page(asked, [*largest_blocks(plan, row, [largest])], lines)
-    return Found(
+    page = _plain_page(command_input, [*largest_blocks(plan, row, [largest])], lines)
+    return CommandResult(
         object=document_text(manifest, largest=largest.to_dict()),
         page=page,
         line=estimate_command(plan, found.candidates.row),
-        pinned=PinnedPlan.of(plan, found.candidates.row),
-        told=told,
+        pinned=SavedPlan.of(plan, found.candidates.row),
+        assumption_texts=told,
     )
 
 
-def _launch(asked: Asked) -> Found:
-    target = asked.question.fields.get(TARGET, "")
+def _launch(command_input: CommandInput) -> CommandResult:
+    target = command_input.question.fields.get(TARGET, "")
     if not target:
         raise LaunchError(f"Name the tool whose files are written: {', '.join(TARGETS)}.")
     tool = target_of(target)
-    question = asked.question
+    question = command_input.question
     if question.workload not in tool.workloads and not question.files:
         question = replace(question, workload=tool.workloads[0])
-    asked = replace(asked, question=question)
-    request, launch = asked.read()
+    command_input = replace(command_input, question=question)
+    request, launch = command_input.read()
     if launch is not None:
-        request, _ = as_started(request)
+        request, _ = apply_engine_start(request)
     elif not question.settings and not question.files:
         request = recommended_of(for_target(request, target)).request()
-    made = launch_of(translated(request, target), target, question.fields.get(WRAPPER, SCRIPT))
+    made = launch_of(
+        translate_request(request, target), target, question.fields.get(WRAPPER, SCRIPT)
+    )
     folder = Path("plan")
     blocks = [
         launch_block
         for launch_block in launch_blocks(made, folder)
-        if not isinstance(launch_block, Pairs)
+        if not isinstance(launch_block, KeyValues)
     ]
     sections = [
         Section(title=file.name, blocks=[Code(text=file.text)], is_folded=at > 0)
@@ -615,7 +665,7 @@ def _launch(asked: Asked) -> Found:
     )
     texts = {file.name: file.text for file in made.files}
     manifest = command_manifest(question.words)
-    return Found(
+    return CommandResult(
         object=document_text(manifest, target=target, files=texts, starts=list(made.starts)),
         page=page,
         pinned=pinned,
@@ -623,7 +673,7 @@ def _launch(asked: Asked) -> Found:
     )
 
 
-_COMMANDS: Mapping[str, Callable[[Asked], Found]] = {
+_COMMANDS: Mapping[str, Callable[[CommandInput], CommandResult]] = {
     "search": _search,
     "estimate": _estimate,
     "size": _size,
@@ -635,7 +685,9 @@ _COMMANDS: Mapping[str, Callable[[Asked], Found]] = {
 }
 
 
-def _plain_page(asked: Asked, blocks: Sequence[Block], answer: Sequence[str] = ()) -> Page:
+def _plain_page(
+    command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
+) -> Page:
     """What a terminal shows as a page: its first line is the question, the others the answer, if
     it is not given.
     """

@@ -106,7 +106,7 @@ class Field:
 
 
 @record(kw_only=True)
-class Group:
+class FieldGroup:
     """Fields that are seen or opened together."""
 
     name: str
@@ -121,7 +121,7 @@ class Group:
 
 def groups_of(
     question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
-) -> list[Group]:
+) -> list[FieldGroup]:
     """The fields of a question's command, in groups, with what it answers.
 
     ``assumed`` is what an answer took by name; a ``plan`` shows what a launch file says.
@@ -138,7 +138,7 @@ def groups_of(
         made = _field(name, term, value, took.get(name, ""))
         found[place].append(replace(made, example=said.get(name) or made.example))
     return [
-        Group(
+        FieldGroup(
             name=name,
             title=_FORM_TITLES[name],
             fields=sorted(fields, key=lambda field: name != FIRST and not field.assumed),
@@ -241,7 +241,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
             value = own or str(term.plain or "")
             if not value.isdecimal():
                 continue
-            words = [str(number) for number in _around(int(value), whole=name != "num_gpus")]
+            words = [str(number) for number in _around(int(value), is_full=name != "num_gpus")]
             if name == "micro_batch_size" and not has_batch:  # as large as lengths ask
                 continue
         else:
@@ -260,17 +260,17 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         value = plan.fields.get(name, "")
         is_load = plan.workload in term.form and term.type in ("count", "1/s")
         if is_load and value.isdecimal() and name not in terms_of(plan.workload, "parameter"):
-            words = [str(number) for number in _around(int(value), whole=False)]
+            words = [str(number) for number in _around(int(value), is_full=False)]
             yield Slider(
                 name=name, label=name.replace("_", " "), title=term.description, values=words,
                 at=words.index(value), is_setting=False,
             )  # fmt: skip
 
 
-def _around(value: int, *, whole: bool) -> list[int]:
-    """A number among its doublings and halves; ``whole``: from 1 on."""
-    low = 1 if whole else max(value >> _DOUBLINGS, 1)
-    top = max(_UP * value, 8) if whole else value << _DOUBLINGS
+def _around(value: int, *, is_full: bool) -> list[int]:
+    """A number among its doublings and halves; ``is_full``: from 1 on."""
+    low = 1 if is_full else max(value >> _DOUBLINGS, 1)
+    top = max(_UP * value, 8) if is_full else value << _DOUBLINGS
     found, one = {value}, low
     while one <= top:
         found.add(one)

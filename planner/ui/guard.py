@@ -23,7 +23,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 TOKEN = "token"
 _LOCAL_NAMES = ("localhost",)
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:(?P<port>\d*))?", re.ASCII)
-_OWN_SITE = (b"same-origin", b"none")
+_SAME_SITE = (b"same-origin", b"none")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: "
     "blob:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -49,7 +49,7 @@ def is_loopback(host: str) -> bool:
 
 
 @record()
-class Guard:
+class RequestGuard:
     """Lets pass what may be asked; ``token`` is empty where this machine's programs may ask all.
 
     Pages of other sites may ask nothing, whatever name they found for this machine.
@@ -119,7 +119,7 @@ def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
     """
     if (site := headers.get("sec-fetch-site")) is not None:
         is_followed = scope["method"] == "GET" and headers.get("sec-fetch-mode") == b"navigate"
-        return site not in _OWN_SITE and not is_followed
+        return site not in _SAME_SITE and not is_followed
     origin = headers["origin"].decode("latin-1").lower() if "origin" in headers else None
     return origin is not None and origin.partition("://")[2] != _host(headers)
 
@@ -157,14 +157,14 @@ async def _say(
     await send({"type": "http.response.body", "body": words.encode()})
 
 
-class Refused(PlannerError):
+class RequestRefused(PlannerError):
     """A request is beyond a limit, or was ended; ``status`` is that of its answer."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type[RequestRefused], tuple[str, int]]:
         return type(self), (str(self), self.status)
 
 

@@ -24,7 +24,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-from planner.base.reading import TABLE, json_of, read_bytes
+from planner.base.reading import TABLE, parse_json, read_bytes
 from planner.base.records import record
 from planner.errors import PlannerError, SearchSpaceError
 from planner.launch.targets import targets
@@ -34,10 +34,18 @@ from planner.show.page import PICTURES, Page
 from planner.show.theme import DARK, LIGHT
 from planner.show.views.plots.picture import Picture
 from planner.show.views.rows import csv_cell
-from planner.ui.commands import UPLOADED, WHERE, Asked, Tell, check_size, found_by, placed
-from planner.ui.guard import Limits, Refused
+from planner.ui.commands import (
+    UPLOADED,
+    WHERE,
+    CommandInput,
+    ProgressCallback,
+    check_size,
+    found_by,
+    placed,
+)
+from planner.ui.guard import Limits, RequestRefused
 from planner.ui.question import FILE, PRICES, Question, is_file
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.registry import workload_of
 
 PLAN_FILE = "plan.toml"
@@ -69,7 +77,7 @@ class Answer:
 
 
 @record(kw_only=True)
-class Made:
+class AnswerFile:
     """A file of an answer."""
 
     name: str
@@ -77,12 +85,14 @@ class Made:
     content: bytes
 
 
-def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -> Answer:
+def answer(
+    question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
+) -> Answer:
     """Answer a question.
 
     Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
     """
-    with placed(question, specs, limits, tell) as asked:
+    with placed(question, specs, limits, report_progress) as asked:
         command = found_by(asked)
         text = _without(asked, command.object)
         check_size(len(text), limits)
@@ -93,7 +103,7 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
         object=text,
         content=_without(asked, content),
         workload=command.pinned.workload if command.pinned else question.workload,
-        assumed={**_assumed(text), **command.told},
+        assumed={**_assumed(text), **command.assumption_texts},
         plan=_of_plan(question, line).query if line else "",
         targets=_targets(command.pinned) if command.pinned else (),
         is_drawn=command.draw is not None,
@@ -102,13 +112,19 @@ def answer(question: Question, specs: Path | None, limits: Limits, tell: Tell) -
     return made
 
 
-def file_of(question: Question, name: str, specs: Path | None, limits: Limits, tell: Tell) -> Made:
+def file_of(
+    question: Question,
+    name: str,
+    specs: Path | None,
+    limits: Limits,
+    report_progress: ProgressCallback,
+) -> AnswerFile:
     """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
     picture, ``front.png``, whose name may end in ``-dark``.
 
     Raises PlannerError if the question has no answer, or the answer no such file.
     """
-    with placed(question, specs, limits, tell) as asked:
+    with placed(question, specs, limits, report_progress) as asked:
         command = found_by(asked)
         stem, _, ending = name.rpartition(".")
         picture = stem.removesuffix("-dark")
@@ -118,7 +134,7 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
             theme = DARK if stem.endswith("-dark") else LIGHT
             command.draw(Picture(path=path, name=picture, theme=theme))
             kind = "image/png" if ending == "png" else "image/svg+xml"
-            return Made(name=name, kind=kind, content=read_bytes(path, TABLE))
+            return AnswerFile(name=name, kind=kind, content=read_bytes(path, TABLE))
         texts: dict[str, tuple[str, Callable[[], str]]] = {
             "page.html": ("text/html", lambda: page_html(command.page)),
             "table.csv": ("text/csv", lambda: _csv(command.object)),
@@ -128,13 +144,15 @@ def file_of(question: Question, name: str, specs: Path | None, limits: Limits, t
         if name == OBJECT_FILE:
             both = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
             content = _without(asked, both).encode()
-            return Made(name=name, kind="application/json", content=content)
+            return AnswerFile(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]
             content = _without(asked, text()).encode()
-            return Made(name=name, kind=f"{kind}; charset=utf-8", content=content)
+            return AnswerFile(name=name, kind=f"{kind}; charset=utf-8", content=content)
         if name == "launch.zip" and command.texts:
-            return Made(name=name, kind="application/zip", content=_zipped(asked, command.texts))
+            return AnswerFile(
+                name=name, kind="application/zip", content=_zipped(asked, command.texts)
+            )
     raise SearchSpaceError(f"This answer has no file {name}.")
 
 
@@ -145,17 +163,17 @@ def _first(page: Page) -> str:
     return "\n".join(filter(None, said))
 
 
-def _zipped(asked: Asked, texts: Mapping[str, str]) -> bytes:
+def _zipped(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in texts.items():
-            archive.writestr(name, _without(asked, text))
+            archive.writestr(name, _without(command_input, text))
     return stream.getvalue()
 
 
 def _csv(text: str) -> str:
     """The rows of an object as CSV."""
-    table = json_of(text, WHERE)
+    table = parse_json(text, WHERE)
     rows = table.get("rows") if isinstance(table, Mapping) else None
     if not rows:
         raise SearchSpaceError("This answer has no rows: take its page or its object.")
@@ -167,23 +185,23 @@ def _csv(text: str) -> str:
     return stream.getvalue()
 
 
-def _without(asked: Asked, text: str) -> str:
+def _without(command_input: CommandInput, text: str) -> str:
     """A text without the folder that the question was in."""
-    own = asked.folder.with_name(asked.folder.name + "-own")
-    for folder in (own, asked.folder, asked.folder.parent):
+    own = command_input.folder.with_name(command_input.folder.name + "-own")
+    for folder in (own, command_input.folder, command_input.folder.parent):
         text = text.replace(f"{folder}/", "").replace(str(folder), UPLOADED)
     return text
 
 
 def _assumed(text: str) -> dict[str, str]:
     """What the manifest of an object says of fields that nobody gave."""
-    table = json_of(text, WHERE)
+    table = parse_json(text, WHERE)
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
     found = manifest.get("defaults") if isinstance(manifest, Mapping) else None
     return {str(n): str(v) for n, v in found.items()} if isinstance(found, Mapping) else {}
 
 
-def _targets(pinned: PinnedPlan) -> list[str]:
+def _targets(pinned: SavedPlan) -> list[str]:
     """The tools that start plans of this workload, those of the plan's own software first."""
     kind = workload_of(pinned.workload).profile_kind
     own = _plain(str(pinned.answers.get(kind)))
@@ -206,7 +224,7 @@ def _of_plan(question: Question, line: str) -> Question:
 
 
 _LOOK_S = 0.05
-_TELL_S = 0.1
+_PROGRESS_INTERVAL_S = 0.1
 _STOPS = 0.8
 """The share of its time after which a search ends with what it found."""
 _PRELOADED = ["planner.ui.pool"]
@@ -262,7 +280,7 @@ class Pool:
         with self._changed:
             self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
             if len(self._waiting) >= self.limits.waiting or self._is_closed:
-                raise Refused(
+                raise RequestRefused(
                     f"{len(self._waiting)} questions are waiting: try again in a few seconds.", 503
                 )
             self._waiting.append(job)
@@ -287,7 +305,7 @@ class Pool:
 
     def _is_dropped(self, job: Job) -> bool:
         if job.is_cancelled:
-            _refuse(job, Refused(_CANCELLED, 409))
+            _refuse(job, RequestRefused(_CANCELLED, 409))
         return job.is_cancelled
 
     def _next(self) -> Job | None:
@@ -314,7 +332,9 @@ class Pool:
                 worker.work(job)
             except Exception as error:
                 worker.end()
-                _refuse(job, Refused(f"internal error: {type(error).__name__}: {error}", 500))
+                _refuse(
+                    job, RequestRefused(f"internal error: {type(error).__name__}: {error}", 500)
+                )
             finally:
                 with self._changed:
                     self._running.remove(job)
@@ -338,17 +358,17 @@ class _Worker:
         started = time.monotonic()
         while True:
             if job.is_cancelled:
-                return self._give_up(job, Refused(_CANCELLED, 409))
+                return self._give_up(job, RequestRefused(_CANCELLED, 409))
             if time.monotonic() - started > self._limits.seconds:
                 most = f"It takes more than {self._limits.seconds:g} s"
                 words = f"{most}: narrow the question, or use the command line."
-                return self._give_up(job, Refused(words, 504))
+                return self._give_up(job, RequestRefused(words, 504))
             try:
                 if not pipe.poll(_LOOK_S):
                     continue
                 kind, value = pipe.recv()
             except _GONE:
-                return self._give_up(job, Refused(_LOST, 500))
+                return self._give_up(job, RequestRefused(_LOST, 500))
             if kind == "done":
                 job.done, job.total = value
                 continue
@@ -372,7 +392,7 @@ class _Worker:
             theirs.close()
         return self._pipe
 
-    def _give_up(self, job: Job, error: Refused) -> None:
+    def _give_up(self, job: Job, error: RequestRefused) -> None:
         self.end()
         _refuse(job, error)
 
@@ -430,7 +450,7 @@ def _answered(
         now = time.monotonic()
         if now - began > _STOPS * limits.seconds:
             raise StopSearch
-        if now - last > _TELL_S:
+        if now - last > _PROGRESS_INTERVAL_S:
             last = now
             pipe.send(("done", (done, total)))
 
@@ -441,9 +461,9 @@ def _answered(
     except PlannerError as error:
         return "error", error
     except MemoryError:
-        return "error", Refused("Not enough memory: narrow the question.", 413)
+        return "error", RequestRefused("Not enough memory: narrow the question.", 413)
     except Exception as error:
-        return "error", Refused(f"internal error: {type(error).__name__}: {error}", 500)
+        return "error", RequestRefused(f"internal error: {type(error).__name__}: {error}", 500)
 
 
 Key: TypeAlias = tuple[str, str, bool, int]
@@ -455,16 +475,16 @@ _LONGEST_NAME = 100
 
 
 @dataclass
-class Watched:
+class WatchedJob:
     """A job of one client: how many connections watch it, and when somebody last asked for it."""
 
     name: str
     job: Job
-    asked: float
+    last_polled: float
     watchers: int = 0
 
 
-class Kept:
+class AnswerCache:
     """What was answered, by question, the latest last; and what is being worked on, by client.
 
     All of it is used by one thread, that of the event loop.
@@ -474,7 +494,7 @@ class Kept:
         self._pool = pool
         self._answers: OrderedDict[Key, Answer] = OrderedDict()
         self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
-        self._asked: dict[str, Watched] = {}
+        self._asked: dict[str, WatchedJob] = {}
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
@@ -487,11 +507,11 @@ class Kept:
             self._answers.move_to_end(key)
             return self._answers[key]
         fault = self._faults.get(key)
-        if isinstance(fault, Refused):
+        if isinstance(fault, RequestRefused):
             del self._faults[key]
         return fault
 
-    def ask(self, question: Question, client: str) -> Watched:
+    def ask(self, question: Question, client: str) -> WatchedJob:
         """The job of a client's question: one that is worked on, or a new one.
 
         Raises Refused if too many wait already.
@@ -499,20 +519,20 @@ class Kept:
         self.settle()
         for asked in self._asked.values():
             if asked.job.client == client and asked.job.question == question:
-                asked.asked = time.monotonic()
+                asked.last_polled = time.monotonic()
                 return asked
         name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
-        self._asked[name] = Watched(name=name, job=job, asked=time.monotonic())
+        self._asked[name] = WatchedJob(name=name, job=job, last_polled=time.monotonic())
         return self._asked[name]
 
-    def find(self, name: str) -> Watched | None:
+    def find(self, name: str) -> WatchedJob | None:
         """A job by its name."""
         return self._asked.get(name)
 
-    def cancel(self, asked: Watched) -> None:
+    def cancel(self, watched_job: WatchedJob) -> None:
         """Nobody waits for a job any more."""
-        asked.job.cancel()
-        self._asked.pop(asked.name, None)
+        watched_job.job.cancel()
+        self._asked.pop(watched_job.name, None)
 
     def settle(self) -> None:
         """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
@@ -521,7 +541,7 @@ class Kept:
             if asked.job.future.done():
                 del self._asked[name]
                 self._keep(asked.job)
-            elif not asked.watchers and now - asked.asked > _LEFT_S:
+            elif not asked.watchers and now - asked.last_polled > _LEFT_S:
                 self.cancel(asked)
 
     def _keep(self, job: Job) -> None:

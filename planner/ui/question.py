@@ -13,7 +13,7 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
-from planner.question.inputs import full_name, shown
+from planner.question.inputs import format_input, full_name
 from planner.question.names import BUDGET, CONTRACT, GPU, SERVICES
 from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_of
@@ -22,7 +22,7 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.sweeps.plan import SPECS
 from planner.workloads.given import make_request, parse_settings
-from planner.workloads.registry import known_workload, workload_names
+from planner.workloads.registry import as_workload_name, workload_names
 
 COMMANDS = (
     "search", "size", "sweep", "compare", "estimate", "explain", "max-batch", "launch",
@@ -108,7 +108,7 @@ class Question:
                 raise SearchSpaceError(f"{name} is given twice; list its values with commas.")
             if text.strip():
                 given[name] = text.strip()
-        workload = known_workload(given.pop(WORKLOAD, Request.workload).lower())
+        workload = as_workload_name(given.pop(WORKLOAD, Request.workload).lower())
         known = fields_of(command, workload)
         fields: dict[str, str] = {}
         for word, text in given.items():
@@ -116,7 +116,7 @@ class Question:
             if name not in known:
                 hint = _hint_for(word, known, workload)
                 raise SearchSpaceError(
-                    f"planner {command} --workload {workload} has no {shown(word)}.{hint}"
+                    f"planner {command} --workload {workload} has no {format_input(word)}.{hint}"
                 )
             if name in fields:
                 raise SearchSpaceError(f"{word} gives {name} twice; list its values with commas.")
@@ -146,7 +146,7 @@ class Question:
         found = dict(table)
         limits = found.pop("constraints", None) or {}
         if not isinstance(limits, Mapping):
-            raise SearchSpaceError(f"constraints is an object, not {shown(limits)}.")
+            raise SearchSpaceError(f"constraints is an object, not {format_input(limits)}.")
         pairs = [*found.items(), *limits.items()]
         return cls.of(command, [(str(n), _text(n, v)) for n, v in pairs if v is not None])
 
@@ -169,7 +169,7 @@ class Question:
         return cls.draft(command, [(WORKLOAD, workload), *fields.items()])
 
     @property
-    def is_asked(self) -> bool:
+    def has_subject(self) -> bool:
         """Whether it says what it is about: a model, things to compare, a file or services."""
         return any(name in self.fields for name in ("model", THINGS, FILE, SERVICES))
 
@@ -260,7 +260,7 @@ class Question:
 
         Raises SpecError or SearchSpaceError if a value is not what its name takes.
         """
-        return make_request(self.asked(specs), said=option_of)
+        return make_request(self.asked(specs), option_name=option_of)
 
 
 def _field_name(word: str, fields: Mapping[str, Term | None]) -> str:
@@ -300,7 +300,7 @@ def prices_csv(text: str) -> str:
         match = _PRICE.fullmatch(one)
         if match is None:
             raise SpecError(
-                f"{PRICES} {shown(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
+                f"{PRICES} {format_input(one)}: write GPU=USD or GPU CONTRACT=USD, such as "
                 "h100 reserved-1y=1.9, several with commas."
             )
         contract = match[2] or str(Contract.ON_DEMAND)
@@ -355,7 +355,7 @@ def _refuse_paths(name: str, text: str) -> None:
     is_path = is_path or any(one.lower().endswith(_FILES) for one in words)
     if is_name and is_path and name != "pipeline_layout":
         raise SearchSpaceError(
-            f"{name} {shown(text)}: is a path; here specs go by name, and files of "
+            f"{name} {format_input(text)}: is a path; here specs go by name, and files of "
             "yours are uploaded. `planner ui --specs DIR` offers those of a folder."
         )
 
@@ -427,7 +427,7 @@ def _described(name: str, term: Term | None) -> tuple[dict[str, object], bool]:
     return {"type": kinds, "description": f"{bound}{term.description}{of}"}, is_limit
 
 
-_MEANT = re.compile(r"'([^']+)'[^?]*?Did you mean ([^?]+)\?", re.DOTALL)
+_DID_YOU_MEAN = re.compile(r"'([^']+)'[^?]*?Did you mean ([^?]+)\?", re.DOTALL)
 _OPTION = re.compile(r"(--[a-z][\w-]*)(?:[ =]+([^\s,;:]+))?")
 _MOST = 8
 _END = ".,;:)"
@@ -446,13 +446,15 @@ class Fix:
 
 def fixes_of(question: Question, message: str) -> list[Fix]:
     """The changes that a message names, each once, those that can be asked at once first."""
-    found = {one.label: one for one in (*_meant(question, message), *_options(question, message))}
+    found = {
+        one.label: one for one in (*_suggest_word(question, message), *_options(question, message))
+    }
     return sorted(found.values(), key=lambda one: not one.query)[:_MOST]
 
 
-def _meant(question: Question, message: str) -> Iterator[Fix]:
+def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
     """A word that is unknown, and the nearest that are known."""
-    for word, listed in _MEANT.findall(message):
+    for word, listed in _DID_YOU_MEAN.findall(message):
         for meant in re.split(r"\s+or\s+|,\s*", " ".join(listed.split())):
             for name, text in question.fields.items():
                 whole = rf"(?<![\w.-]){re.escape(word)}(?![\w.-])"

@@ -16,13 +16,13 @@ import mcp.types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from planner.base.reading import json_of, table_of
+from planner.base.reading import parse_json, require_table
 from planner.base.version import __version__
 from planner.errors import PlannerError, SearchSpaceError, did_you_mean
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind
-from planner.ui.guard import Limits, Refused
+from planner.ui.guard import Limits, RequestRefused
 from planner.ui.pool import OBJECT_FILE, Pool
 from planner.ui.question import SUMMARIES, Question, is_file, question_schema
 
@@ -178,18 +178,18 @@ async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> typ
     if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _ALL_ROWS:
         raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
     if len(json.dumps(given)) > pool.limits.question_bytes:
-        raise Refused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
+        raise RequestRefused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
     if uploaded := next(filter(is_file, given), ""):
         raise SearchSpaceError(f"{name} has no {uploaded}: nothing is uploaded here.")
     is_full = given.pop(FULL, False) is True
     job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
     future = asyncio.wrap_future(job.future)
     try:
-        made = table_of(json_of((await future).content.decode(), name), name)
+        made = require_table(parse_json((await future).content.decode(), name), name)
     finally:
         if not job.future.done():  # the wrapped one is done as soon as it is cancelled
             job.cancel()
-    found, text = table_of(made["object"], name), str(made["text"])
+    found, text = require_table(made["object"], name), str(made["text"])
     rows = found.get("rows")
     if isinstance(rows, list) and len(rows) > most:
         text += f"\n{len(rows) - most} of {len(rows)} rows are left out: ask with {MOST_ROWS}."

@@ -155,14 +155,14 @@ def chosen_parameters(
 
 
 @record(kw_only=True)
-class Measured:
+class MeasuredQuantity:
     """A case, one of its measured quantities, how much it counts, and who published it.
 
     ``line`` is that of its run in the file; the value is in the unit of the tables.
     """
 
     case: Case
-    kind: Calibrated
+    kind: CalibrationKind
     line: int
     publisher: str
     quantity: str
@@ -174,14 +174,14 @@ class Measured:
         """Whether it is no time."""
         return self.quantity == MEMORY
 
-    def tells(self, parameter: Parameter) -> bool:
+    def measures(self, parameter: Parameter) -> bool:
         """Whether it measured what the parameter is about."""
         return parameter.is_of_memory == self.is_of_memory
 
 
 def measured_runs(
     runs: Runs, library: Library, profile: str | None, *, everything: bool = False
-) -> tuple[str, list[Measured]]:
+) -> tuple[str, list[MeasuredQuantity]]:
     """What was measured with one profile, and the profile's name.
 
     Without a name it is the profile most rows belong to. Rows that more explains than the
@@ -208,7 +208,9 @@ def measured_runs(
     return str(profile), mine
 
 
-def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) -> FloatArray:
+def log_ratios(
+    measured: Sequence[MeasuredQuantity], values: Mapping[Parameter, float]
+) -> FloatArray:
     """Logarithms of predicted over measured, of times and of memory, by measurement.
 
     Rates count as the times they are of. Shape ``(2, measurements)``; NaN where a measurement
@@ -232,7 +234,7 @@ def log_ratios(measured: Sequence[Measured], values: Mapping[Parameter, float]) 
     return ratios
 
 
-def thinned(measured: Sequence[Measured], most: int) -> list[Measured]:
+def thinned(measured: Sequence[MeasuredQuantity], most: int) -> list[MeasuredQuantity]:
     """The measurements of at most so many setups, spread evenly over all in their order."""
     groups = list(dict.fromkeys(one.case.setup for one in measured))
     step = max(len(groups) / most, 1.0)
@@ -240,14 +242,16 @@ def thinned(measured: Sequence[Measured], most: int) -> list[Measured]:
     return [one for one in measured if one.case.setup in kept]
 
 
-def _measured(run: Run, library: Library, runs: Runs, kind: Calibrated) -> Iterator[Measured]:
+def _measured(
+    run: Run, library: Library, runs: Runs, kind: CalibrationKind
+) -> Iterator[MeasuredQuantity]:
     try:
         case = KINDS[runs.kind].case_of(run, library)
     except NotPredicted:
         return
     case = kind.settled(case)
     for quantity, value, weight in kind.measurements(run, case):
-        yield Measured(
+        yield MeasuredQuantity(
             case=case,
             kind=kind,
             line=run.line,
@@ -399,7 +403,7 @@ Measurement = tuple[str, float, float]
 
 
 @record(kw_only=True)
-class Calibrated:
+class CalibrationKind:
     """How profiles of a kind are fitted to tables of its runs.
 
     ``parameters``: those of a profile. ``is_usable``: the profile alone explains a case.
@@ -423,7 +427,7 @@ class Calibrated:
 
 
 CALIBRATED = {
-    TableKind.TRAINING: Calibrated(
+    TableKind.TRAINING: CalibrationKind(
         profiles=SpecKind.FRAMEWORKS,
         load=Library.framework,
         parameters=parameters_of,
@@ -435,7 +439,7 @@ CALIBRATED = {
         option="--profile",
         time="step time",
     ),
-    TableKind.INFERENCE: Calibrated(
+    TableKind.INFERENCE: CalibrationKind(
         profiles=SpecKind.ENGINES,
         load=Library.engine,
         parameters=parameters_of,
@@ -447,7 +451,7 @@ CALIBRATED = {
         option="--engine",
         time="times",
     ),
-    TableKind.RL: Calibrated(
+    TableKind.RL: CalibrationKind(
         profiles=SpecKind.FRAMEWORKS,
         load=Library.framework,
         parameters=rollout_parameters,

@@ -19,8 +19,8 @@ from planner.confidence.intervals import (
     LEVEL,
     SUREST,
     TRAINING_TABLES,
+    ErrorTables,
     Rule,
-    Tables,
     basis_of,
     interval_of,
 )
@@ -30,7 +30,7 @@ from planner.errors import did_you_mean
 from planner.logs.reading import OUT_OF_MEMORY
 from planner.question.names import FRAMEWORK
 from planner.question.terms import terms_about
-from planner.specs.cache import steady
+from planner.specs.cache import snapshot_files
 from planner.specs.model import ModelSpec
 from planner.validation.inference.cases import impossible_layouts, inference_case, inference_choices
 from planner.validation.inference.evaluate import predict_inference_group
@@ -47,7 +47,7 @@ from planner.validation.training.cases import (
 
 
 @record(kw_only=True)
-class Compared:
+class ComparedQuantity:
     """What of a row is compared: the first of ``names`` that it measured.
 
     ``interval`` names the errors that its intervals are made of, ``calibration`` the column of
@@ -70,7 +70,7 @@ class Compared:
 
 
 @record(kw_only=True)
-class Kind:
+class RunKind:
     """A kind of tables; a case of one goes only to the functions beside what made it.
 
     ``impossible`` says why the columns of each run of a group cannot be its layout.
@@ -87,8 +87,8 @@ class Kind:
     software: str
     label: Callable[[Run, Case | None], str]
     labels: Callable[[], Iterable[str]]
-    tables: Tables
-    compared: tuple[Compared, ...]
+    tables: ErrorTables
+    compared: tuple[ComparedQuantity, ...]
     proofs: tuple[str, ...]
     footnote: str
     template: str
@@ -105,7 +105,7 @@ THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", 
 _BY_FRAMEWORK = ("source", *terms_about("error_key", "train"), "workload")
 _BY_ENGINE = ("source", *terms_about("error_key", "serve"))
 
-STEP_TIME = Compared(
+STEP_TIME = ComparedQuantity(
     title="Step time",
     names=_STEP_TIMES,
     interval="step_time",
@@ -113,7 +113,7 @@ STEP_TIME = Compared(
     as_time=True,
     with_regret=True,
 )
-TRAINING_MEMORY = Compared(
+TRAINING_MEMORY = ComparedQuantity(
     title="Peak memory",
     names=(MEMORY,),
     interval="peak_memory",
@@ -121,7 +121,7 @@ TRAINING_MEMORY = Compared(
     calibration="memory_calibration",
 )
 TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
-    Compared(title=title, names=names, interval=interval, groups=_BY_ENGINE)
+    ComparedQuantity(title=title, names=names, interval=interval, groups=_BY_ENGINE)
     for title, names, interval in (
         ("Time per output token", ("time_per_output_token_s",), "time_per_output_token"),
         ("Time to first token", ("time_to_first_token_s",), "time_to_first_token"),
@@ -130,7 +130,7 @@ TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
     )
 )
 
-TRAINING_KIND = Kind(
+TRAINING_KIND = RunKind(
     case_of=training_case,
     predict_group=predict_training_group,
     impossible=impossible_training_layouts,
@@ -145,7 +145,7 @@ TRAINING_KIND = Kind(
     "where a source ran several.",
     template="training",
 )
-INFERENCE_KIND = Kind(
+INFERENCE_KIND = RunKind(
     case_of=inference_case,
     predict_group=predict_inference_group,
     impossible=impossible_layouts,
@@ -161,7 +161,7 @@ INFERENCE_KIND = Kind(
     template="serving",
 )
 RL_STEP, *RL_PHASES = (
-    Compared(title=title, names=(name,), interval=interval, groups=("source", "model"))
+    ComparedQuantity(title=title, names=(name,), interval=interval, groups=("source", "model"))
     for title, name, interval in (
         ("Step time", "step_time_s", "step_time"),
         ("Generation", "generate_s", "generate"),
@@ -170,7 +170,7 @@ RL_STEP, *RL_PHASES = (
         ("Weight sync", "sync_s", "sync"),
     )
 )
-RL_KIND = Kind(
+RL_KIND = RunKind(
     case_of=rl_case,
     predict_group=predict_rl_group,
     impossible=impossible_steps,
@@ -191,7 +191,7 @@ KINDS = {
 }
 
 
-def kind_of(runs: Runs) -> Kind:
+def kind_of(runs: Runs) -> RunKind:
     """What is registered for the rows of a table."""
     return KINDS[runs.kind]
 
@@ -202,7 +202,7 @@ IMPOSSIBLE = "impossible"
 Progress = Callable[[int], None]
 
 
-@steady()
+@snapshot_files()
 def predict(
     runs: Runs, library: Library | None = None, progress: Progress | None = None
 ) -> list[Prediction]:
@@ -231,7 +231,7 @@ def predict(
     return found
 
 
-def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
+def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
     """The predicted quantities by name, each with its 90 % interval."""
     case = prediction.case
     if case is None or prediction.reason:
@@ -249,14 +249,14 @@ def ranges(prediction: Prediction, kind: Kind) -> dict[str, Range]:
     return found
 
 
-def _placed(run: Run, library: Library, kind: Kind) -> Prediction:
+def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
     try:
         return Prediction(case=kind.case_of(run, library))
     except NotPredicted as reason:
         return Prediction(reason=str(reason))
 
 
-def why_impossible(kind: Kind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
+def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
     """Why the columns of each run of a group cannot be its layout; empty where they can.
 
     A prediction for such a run is about something else: it is listed, and left out of the tables
@@ -273,7 +273,7 @@ UNKNOWN = "is not known"
 _OTHER = "other"
 
 
-def assumed(run: Run, case: Case, kind: Kind) -> tuple[str, ...]:
+def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
     """Every choice that was made for a run, one text each."""
     return (
         *_software(run.text("framework"), case.software, kind.labels()),
@@ -310,9 +310,11 @@ _PROBLEM = (
 _LAYOUT = terms_about("layout", "train")
 
 
-def layout_problems(rows: Iterable[Row], compared: Compared) -> list[list[Row]]:
+def layout_problems(
+    rows: Iterable[ComparedRun], compared: ComparedQuantity
+) -> list[list[ComparedRun]]:
     """Runs that differ in their layout alone, by problem, two layouts or more in each."""
-    problems: defaultdict[Hashable, list[Row]] = defaultdict(list)
+    problems: defaultdict[Hashable, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if row.ratio(compared) is not None:
             problems[_words(row, _PROBLEM)].append(row)
@@ -321,7 +323,7 @@ def layout_problems(rows: Iterable[Row], compared: Compared) -> list[list[Row]]:
     ]
 
 
-def regrets(rows: Iterable[Row], compared: Compared) -> list[float]:
+def regrets(rows: Iterable[ComparedRun], compared: ComparedQuantity) -> list[float]:
     """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
     found = []
     for group in layout_problems(rows, compared):
@@ -334,17 +336,17 @@ def regrets(rows: Iterable[Row], compared: Compared) -> list[float]:
     return found
 
 
-def _words(row: Row, columns: Iterable[str]) -> tuple[str, ...]:
+def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(row.run.word(column) for column in columns)
 
 
 @record(kw_only=True)
-class Row:
+class ComparedRun:
     """A run, what is predicted for it, and both compared."""
 
     run: Run
     prediction: Prediction
-    kind: Kind
+    kind: RunKind
 
     @cached_property
     def ranges(self) -> dict[str, Range]:
@@ -388,7 +390,7 @@ class Row:
         """Whether its source says that its speeds tell nothing."""
         return bool(self.run.flag("noisy"))
 
-    def counts(self, compared: Compared) -> bool:
+    def counts(self, compared: ComparedQuantity) -> bool:
         """Whether it tells anything of a comparison: noise nothing of speed."""
         return not self.prediction.impossible and (compared.of_memory or not self.noisy)
 
@@ -396,7 +398,7 @@ class Row:
         """The first of these quantities that was measured."""
         return next((name for name in quantities if name in self.measured), None)
 
-    def ratio(self, compared: Compared, *, as_time: bool = True) -> float | None:
+    def ratio(self, compared: ComparedQuantity, *, as_time: bool = True) -> float | None:
         """Predicted over measured, or None without either; ``as_time``: rates turned over."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
@@ -405,7 +407,7 @@ class Row:
         ratio = predicted.value / measured
         return 1 / ratio if as_time and quantity in RATES else ratio
 
-    def held(self, compared: Compared) -> bool | None:
+    def held(self, compared: ComparedQuantity) -> bool | None:
         """Whether the measurement lies in the interval, or None without either."""
         quantity = self.first_measured(compared.names) or ""
         measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
@@ -413,7 +415,7 @@ class Row:
             return None
         return predicted.low <= measured <= predicted.high
 
-    def interval_score(self, compared: Compared) -> float | None:
+    def interval_score(self, compared: ComparedQuantity) -> float | None:
         """The interval score [1]_ of the logarithm, or None without either.
 
         The width of the interval, and 2 / alpha times what the measurement is beyond it.
@@ -458,27 +460,27 @@ class MemoryVerdicts:
     """Runs that ran out and runs that ran, and how many of each are predicted wrongly."""
 
     ran_out: int
-    said_to_fit: int
+    predicted_fit: int
     ran: int
-    said_to_run_out: int
+    predicted_out_of_memory: int
 
 
-def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[Row]:
+def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
     """Rows with their predictions."""
     kind = kind_of(runs)
     return [
-        Row(run=run, prediction=prediction, kind=kind)
+        ComparedRun(run=run, prediction=prediction, kind=kind)
         for run, prediction in zip(runs.rows, predictions, strict=True)
     ]
 
 
-def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
+def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
     """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
 
     Groups without a measurement are left out, and so are rows whose layout cannot be or whose
     speed is noise.
     """
-    groups: defaultdict[str, list[Row]] = defaultdict(list)
+    groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if row.first_measured(compared.names) is not None and row.counts(compared):
             of_software = group == row.kind.software
@@ -490,7 +492,7 @@ def errors(rows: Sequence[Row], compared: Compared, group: str) -> list[Errors]:
     return [group_errors(name, members, compared) for name, members in ordered]
 
 
-def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
+def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors:
     """Errors of rows that belong together, under a name."""
     found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
     ratios = np.asarray([ratio for ratio in found if ratio is not None])
@@ -511,14 +513,17 @@ def group_errors(name: str, rows: Sequence[Row], compared: Compared) -> Errors:
     )
 
 
-def memory_verdicts(rows: Iterable[Row]) -> MemoryVerdicts:
+def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
     """How often a run's ending, out of memory or not, is predicted wrongly."""
     known = [row for row in rows if row.ranges and row.ran_out is not None]
     known = [row for row in known if not row.prediction.impossible]
     out = [row.prediction.fits for row in known if row.ran_out]
     ran = [row.prediction.fits for row in known if not row.ran_out]
     return MemoryVerdicts(
-        ran_out=len(out), said_to_fit=sum(out), ran=len(ran), said_to_run_out=len(ran) - sum(ran)
+        ran_out=len(out),
+        predicted_fit=sum(out),
+        ran=len(ran),
+        predicted_out_of_memory=len(ran) - sum(ran),
     )
 
 

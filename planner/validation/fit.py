@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.errors import CalibrationError
-from planner.validation.calibration import Measured, Parameter, log_ratios
+from planner.validation.calibration import MeasuredQuantity, Parameter, log_ratios
 from planner.validation.compare import Progress
 
 NOISE = 0.08
@@ -34,7 +34,7 @@ _MOST_EVALUATIONS = 100
 
 
 @record(kw_only=True)
-class Fitted:
+class FittedParameter:
     """A parameter after the fit.
 
     ``determined`` is the share of the prior's width that the data took away: 0 if they
@@ -48,7 +48,7 @@ class Fitted:
 
 
 @record(kw_only=True)
-class Errors:
+class FitErrors:
     """Mean absolute errors of one quantity as fractions, on its measurements.
 
     ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
@@ -70,11 +70,11 @@ class Fit:
     are there to leave any out.
     """
 
-    fitted: tuple[Fitted, ...]
+    fitted: tuple[FittedParameter, ...]
     runs: int
     folds: int
-    time: Errors | None
-    memory: Errors | None
+    time: FitErrors | None
+    memory: FitErrors | None
     spread: float | None = None
 
     @property
@@ -83,13 +83,15 @@ class Fit:
         return {one.parameter: one.value for one in self.fitted if not one.refused}
 
 
-def number_of_fits(measured: Sequence[Measured]) -> int:
+def number_of_fits(measured: Sequence[MeasuredQuantity]) -> int:
     """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
     return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
 
 
 def fit(
-    measured: Sequence[Measured], parameters: Sequence[Parameter], progress: Progress | None = None
+    measured: Sequence[MeasuredQuantity],
+    parameters: Sequence[Parameter],
+    progress: Progress | None = None,
 ) -> Fit:
     """Fit ``parameters``, leaving out what the data cannot tell.
 
@@ -99,7 +101,7 @@ def fit(
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
-    asked = _moving(measured, [p for p in parameters if any(row.tells(p) for row in measured)])
+    asked = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
     near, widths = _fitted(measured, asked, tolerance=_COARSE)
     told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
     if not told:
@@ -124,7 +126,7 @@ def fit(
     )
 
 
-def _spread(measured: Sequence[Measured], left_out: FloatArray) -> float | None:
+def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float | None:
     whole = np.array([one.weight >= 1 for one in measured]) & ~np.isnan(left_out)
     if not whole.any():
         return None
@@ -137,8 +139,8 @@ def _nobody(done: int) -> None:
 
 def _outcome(
     p: Parameter, values: Mapping[Parameter, float], widths: Mapping[Parameter, float]
-) -> Fitted:
-    return Fitted(
+) -> FittedParameter:
+    return FittedParameter(
         parameter=p,
         value=values.get(p, p.shipped),
         determined=float(1 - widths.get(p, 1.0)),
@@ -146,7 +148,9 @@ def _outcome(
     )
 
 
-def _moving(measured: Sequence[Measured], parameters: Sequence[Parameter]) -> list[Parameter]:
+def _moving(
+    measured: Sequence[MeasuredQuantity], parameters: Sequence[Parameter]
+) -> list[Parameter]:
     """The parameters that move a prediction where they are a little off their shipped values."""
     shipped = {p: p.shipped for p in parameters}
     before = log_ratios(measured, shipped)
@@ -166,7 +170,7 @@ def _inside(p: Parameter, step: float) -> float:
 
 
 def _fitted(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredQuantity],
     parameters: Sequence[Parameter],
     start: Sequence[float] | None = None,
     tolerance: float = _TOLERANCE,
@@ -180,7 +184,7 @@ def _fitted(
 
 
 def best_point(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredQuantity],
     parameters: Sequence[Parameter],
     evaluations: int | None = None,
     start: Sequence[float] | None = None,
@@ -284,7 +288,7 @@ def _robust(z: FloatArray) -> FloatArray:
 
 
 def _slopes(
-    measured: Sequence[Measured], points: Mapping[Parameter, float], here: FloatArray
+    measured: Sequence[MeasuredQuantity], points: Mapping[Parameter, float], here: FloatArray
 ) -> FloatArray:
     """Slopes of `log_ratios` on the parameters' scales, ``(2, measurements, parameters)``."""
     values = {p: p.value(x) for p, x in points.items()}
@@ -296,10 +300,10 @@ def _slopes(
 
 
 def _left_out(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredQuantity],
     points: Mapping[Parameter, float],
     ratios: FloatArray,
-    tell: Progress,
+    report_progress: Progress,
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs.
 
@@ -327,11 +331,11 @@ def _left_out(
         )
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
         found[:, mine] = log_ratios([measured[index] for index in mine], values)
-        tell(fold + 2)
+        report_progress(fold + 2)
     return found, folds
 
 
-def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> Errors | None:
+def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
     known = ~np.isnan(before)
     if not known.any():
         return None
@@ -339,7 +343,7 @@ def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> Erro
     def mean(ratios: FloatArray) -> float:
         return float(np.mean(np.abs(np.expm1(ratios[known]))))
 
-    return Errors(
+    return FitErrors(
         measurements=int(known.sum()),
         before=mean(before),
         after=mean(after),

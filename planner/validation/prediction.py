@@ -8,7 +8,7 @@ from dataclasses import field
 from functools import cached_property
 
 from planner.base.records import record
-from planner.confidence.classes import basis_words, gpu_class, has_experts
+from planner.confidence.classes import format_basis, gpu_class, has_experts
 from planner.confidence.intervals import BASES, MemoryErrors, Rule
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
@@ -96,7 +96,7 @@ class Prediction:
     def basis_words(self) -> str:
         """The basis, and what of the run no published one was measured with."""
         lacks = self.case.lacks if self.case and self.basis in BASES else ()
-        return basis_words(self.basis, lacks)
+        return format_basis(self.basis, lacks)
 
 
 @record(kw_only=True)

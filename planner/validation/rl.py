@@ -19,12 +19,12 @@ from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.step import RlStep, evaluate_rl
-from planner.question.inputs import read
+from planner.question.inputs import parse_value
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.profile import engine_on
-from planner.specs.rollouts import RlWork
+from planner.specs.rollouts import RlWorkload
 from planner.validation.library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import Run
@@ -44,7 +44,7 @@ class RlCase(Case):
     framework: FrameworkProfile
     engine: EngineProfile
     rule: RlRule
-    work: RlWork
+    work: RlWorkload
     configurations: RlConfigurations
 
     @property
@@ -100,7 +100,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
     algorithm = run.word("algorithm") or "grpo"
     variation, reference = run.number("output_variation"), run.flag("reference_model")
     try:
-        work = RlWork(
+        work = RlWorkload(
             prompts_per_step=run.count("prompts_per_step") or 1,
             samples_per_prompt=run.count("samples_per_prompt") or 1,
             input_tokens=run.count("input_tokens") or _TOKENS,
@@ -127,11 +127,11 @@ def rl_case(run: Run, library: Library) -> RlCase:
     )
 
 
-def _layouts(run: Run, framework: FrameworkProfile, work: RlWork) -> RlConfigurations:
+def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfigurations:
     """The layout of a row; where it names no split of the matrices, every usual one."""
 
     def code(name: str, usual: str) -> float:
-        return float(glossary()[name].coded(read(glossary()[name], run.word(name) or usual)))
+        return float(glossary()[name].coded(parse_value(glossary()[name], run.word(name) or usual)))
 
     trainers, engines = (
         [run.count(name)] if run.count(name) else [*_DEGREES]

@@ -16,7 +16,7 @@ from io import StringIO
 from pathlib import Path
 
 from planner.base.enums import TemplateKind
-from planner.base.reading import RESULT, csv_of, read_text, repeated_names
+from planner.base.reading import RESULT, parse_csv, read_text, repeated_names
 from planner.base.records import record
 from planner.confidence.software import read_table
 from planner.errors import SpecError, did_you_mean
@@ -91,8 +91,8 @@ class ColumnType(StrEnum):
     DESCRIBED = "described"
 
 
-_WHOLE = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
-_NUMERIC = (*_WHOLE, ColumnType.FLAG, ColumnType.NUMBER)
+_INTEGER_TYPES = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
+_NUMERIC = (*_INTEGER_TYPES, ColumnType.FLAG, ColumnType.NUMBER)
 
 
 @record(kw_only=True)
@@ -171,7 +171,7 @@ def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | No
         return f"{number:g} must be 0 or 1"
     if name == "zero_stage" and number not in (0, 1, 2, 3):
         return f"{number:g} must be 0, 1, 2 or 3"
-    if kind in _WHOLE and number != int(number):
+    if kind in _INTEGER_TYPES and number != int(number):
         return f"{number:g} is not a whole number"
     return f"{number:g} must be above 0" if kind is ColumnType.COUNT and number == 0 else None
 
@@ -284,7 +284,7 @@ def read_runs(path: Path = SHIPPED) -> Runs:
     Raises SpecError if the file cannot be read, or has faults: one line for each, with line and
     column.
     """
-    lines = [*csv_of(StringIO(read_text(path, RESULT), newline=""), path)]
+    lines = [*parse_csv(StringIO(read_text(path, RESULT), newline=""), path)]
     if not lines:
         raise SpecError(f"{path}: is empty; its first line must name the columns.")
     header = tuple(current_name("column", name.strip()) for name in lines[0][1])

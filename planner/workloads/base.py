@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.arrays import FloatArray, Numeric, Values, flat, ranking
+from planner.base.arrays import FloatArray, Numeric, Values, broadcast_flat, rank_values
 from planner.base.cells import Value
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable, word
-from planner.estimators.kernel_work import Ledger, Work
+from planner.configurations.table import ConfigurationTable, format_value
+from planner.estimators.kernel_work import KernelWork, Ledger
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Setting, Source
 from planner.question.request import Request
@@ -22,8 +22,8 @@ from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.workloads.open_facts import Chosen, Notes, OpenFact
-from planner.workloads.place import Place
+from planner.workloads.open_facts import Assumption, EvaluatedChoice, PlanNotes
+from planner.workloads.place import PricedHardware
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,10 +36,10 @@ ALL_MODULES = ""
 
 
 @record(kw_only=True)
-class Done:
+class RepeatedWork:
     """Work of one kind that a part does, ``times`` over, all that shows of it, in a step."""
 
-    work: Work
+    work: KernelWork
     times: float
 
     def figure(self, name: str) -> float:
@@ -77,18 +77,23 @@ class TimedPart:
     seconds: float
     terms: Mapping[str, float]
     part: str = "compute"
-    done: tuple[Done, ...] = ()
+    done: tuple[RepeatedWork, ...] = ()
     like: str = ""
 
     @classmethod
     def of(
-        cls, name: str, module: str, terms: Mapping[str, float], works: Sequence[Work], **more: str
+        cls,
+        name: str,
+        module: str,
+        terms: Mapping[str, float],
+        works: Sequence[KernelWork],
+        **more: str,
     ) -> TimedPart:
         """A part that takes the seconds of its terms, with the work behind them."""
         seconds = sum(terms.values())
         working = [work for work in works if at_longest(work, work.time) > 0]
         once = sum(at_longest(work, work.time) for work in working)
-        done = tuple(Done(work=work, times=seconds / once) for work in working)
+        done = tuple(RepeatedWork(work=work, times=seconds / once) for work in working)
         shown = {term: value for term, value in terms.items() if value}
         return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **more)
 
@@ -105,7 +110,7 @@ class TimedStep:
     software: str = ""
 
 
-def at_longest(work: Work, values: Numeric) -> float:
+def at_longest(work: KernelWork, values: Numeric) -> float:
     """The value where the work takes longest: pipeline stages may differ."""
     time = np.asarray(work.time)
     if np.size(time) == np.size(values) == 1:
@@ -140,9 +145,9 @@ def _sum(one: TimedPart, other: TimedPart) -> TimedPart:
     )
 
 
-def _alike(done: Iterable[Done]) -> tuple[Done, ...]:
+def _alike(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
     """The same work once, as often as all together."""
-    found: list[Done] = []
+    found: list[RepeatedWork] = []
     for each in done:
         same = next((at for at, one in enumerate(found) if _is_same(one, each)), None)
         if same is None:
@@ -152,7 +157,7 @@ def _alike(done: Iterable[Done]) -> tuple[Done, ...]:
     return tuple(found)
 
 
-def _is_same(one: Done, other: Done) -> bool:
+def _is_same(one: RepeatedWork, other: RepeatedWork) -> bool:
     if (one.work.formula, one.work.key) != (other.work.formula, other.work.key):
         return False
     if one.work.figures.keys() != other.work.figures.keys() or one.once != other.once:
@@ -161,7 +166,7 @@ def _is_same(one: Done, other: Done) -> bool:
 
 
 @record(kw_only=True)
-class Question:
+class WorkloadQuestion:
     """What is asked, whatever the hardware: the model, the work, the numbers of GPUs.
 
     ``space`` and ``profile`` are names of specs and, where nobody gave them, where they come
@@ -180,17 +185,17 @@ class Question:
 
 
 @record(kw_only=True)
-class Scene:
+class HardwareScenario:
     """One GPU and one framework or engine that the question is asked for.
 
     ``place`` has the GPU and its cluster, ``others`` those of the workload's further GPUs.
     """
 
-    question: Question
+    question: WorkloadQuestion
     space: SearchSpace
     profile: Any
-    place: Place
-    others: Mapping[str, Place]
+    place: PricedHardware
+    others: Mapping[str, PricedHardware]
 
 
 @record(kw_only=True, repr=False)
@@ -236,13 +241,13 @@ class Evaluation:
 
 
 @record(kw_only=True)
-class Wording:
+class ResultWording:
     """How results of a workload are told.
 
     Parameters
     ----------
     noun : what a configuration is called
-    asked : lines about what is asked of a setting
+    question_lines : lines about what is asked of a setting
     in_short : a row's configuration in a few words
     blamed : of one configuration and the rule that it breaks, what breaks it
     room : of a row that does not fit, and the most requests at once that would, how it is told
@@ -252,14 +257,15 @@ class Wording:
     of_objective : the columns that tell objectives whose own name is no column, or tells less
     of_unlike : the same where models or adapters are compared
     from_end_to_end : of a long front rows all along it are shown, not its first ones
-    told : the columns that say in short what a plan reaches and costs, its memory beside them
+    shown_columns : the columns that say in short what a plan reaches and costs, its memory beside
+        them
     brief : a row's configuration as its users write it, in place of ``in_short``
     degrees : the parameters that a short front shows as one column, where there is no ``layout``
     unusual : lines about what is unusual of a setting, told of every model
     """
 
     noun: str
-    asked: Callable[[Any], Sequence[str]]
+    question_lines: Callable[[Any], Sequence[str]]
     in_short: Callable[[Mapping[str, object]], str]
     blamed: Callable[[Candidates, str], str]
     results: Callable[[Sequence[int]], tuple[str, ...]]
@@ -269,7 +275,7 @@ class Wording:
     room: Callable[[Mapping[str, object], int], str] = lambda *_: ""
     layout: Callable[[Mapping[str, object]], str] | None = None
     in_layout: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    shown_columns: tuple[str, ...] = ()
     brief: Callable[[Mapping[str, object]], str] | None = None
     degrees: tuple[str, ...] = ()
     legend: Callable[[Mapping[str, Sequence[object]]], str] = lambda _: ""
@@ -320,30 +326,30 @@ class Workload:
     name: str
     profile_kind: str
     single: str
-    ask: Callable[[Request, Catalogue, Notes], Question]
-    sources: Callable[[Scene], list[Source]]
-    objectives: Callable[[Question], tuple[str, ...]]
+    ask: Callable[[Request, Catalogue, PlanNotes], WorkloadQuestion]
+    sources: Callable[[HardwareScenario], list[Source]]
+    objectives: Callable[[WorkloadQuestion], tuple[str, ...]]
     ideal: Callable[[Any], FrameworkProfile | EngineProfile]
     settled: Callable[[Source], Mapping[str, Value]]
-    wording: Wording
+    wording: ResultWording
     once: Callable[[Source, int | None], Evaluation]
-    limits: Callable[[Question, Source], Mapping[str, float]] = lambda *_: {}
-    tried: Callable[[Question, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
-    furthest: Callable[[Question], float] = lambda _: float("inf")
-    assumed: Callable[[Question], Mapping[str, float]] = lambda _: {}
+    limits: Callable[[WorkloadQuestion, Source], Mapping[str, float]] = lambda *_: {}
+    tried: Callable[[WorkloadQuestion, SearchSpace], Mapping[str, Sequence[str]]] = lambda *_: {}
+    furthest: Callable[[WorkloadQuestion], float] = lambda _: float("inf")
+    assumed: Callable[[WorkloadQuestion], Mapping[str, float]] = lambda _: {}
     free: Callable[[Request, int | None], Mapping[str, Sequence[float]]] = lambda *_: {}
     fitting: Callable[[Source, ConfigurationTable], Mapping[str, float]] = lambda *_: {}
     advice_rows: int = 1_500_000
-    fitted: Callable[[Scene], Scene] = lambda scene: scene
-    usual: Callable[[Scene], Mapping[str, str]] = lambda _: {}
+    fitted: Callable[[HardwareScenario], HardwareScenario] = lambda scene: scene
+    usual: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
     unset: Callable[[Source], Mapping[str, Value]] = lambda _: {}
-    differs: Callable[[Scene], Mapping[str, str]] = lambda _: {}
+    differs: Callable[[HardwareScenario], Mapping[str, str]] = lambda _: {}
     others: Callable[[Source, Mapping[str, object]], Mapping[str, dict[str, str]]] = lambda *_: {}
     other_gpus: tuple[str, ...] = ()
     precision: str = "precision"
     adapters: tuple[str, ...] = ("none",)
-    suits: Callable[[Question, Any], bool] = lambda *_: True
-    open_facts: Callable[[Chosen], Sequence[OpenFact]] = lambda _: ()
+    suits: Callable[[WorkloadQuestion, Any], bool] = lambda *_: True
+    open_facts: Callable[[EvaluatedChoice], Sequence[Assumption]] = lambda _: ()
     ties: tuple[str, ...] = ()
     timed: Callable[[Candidates], Mapping[str, TimedStep]] = lambda _: {}
     lengths: tuple[str, ...] = ()
@@ -352,22 +358,22 @@ class Workload:
     weighed: tuple[str, ...] = ("num_gpus",)
 
 
-def only(source: Source) -> ConfigurationTable:
+def as_single_table(source: Source) -> ConfigurationTable:
     """The configurations of a small source as one flat table."""
     if source.mesh is None:
         raise ValueError("The source has no mesh.")
     return source.mesh.flat()
 
 
-def judged_once(source: Source, _: int | None = None) -> Evaluation:
+def evaluate_single(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source."""
-    return Evaluation(candidates=source.judged(only(source)))
+    return Evaluation(candidates=source.judged(as_single_table(source)))
 
 
 Item = TypeVar("Item")
 
 
-def results(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
+def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
     """Columns of terms, in their units, of what the first holder that knows one has of its name.
 
     What a holder knows as None has no column.
@@ -388,24 +394,24 @@ def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, li
     return {name: [value] * number for name, value in values.items()}
 
 
-def worded(
+def format_parameter_column(
     name: str, values: Values, shape: tuple[int, ...], of: str | None = None
 ) -> list[str | float]:
     """The values of the parameter ``of``, or of this name, as they are shown."""
-    listed = flat(values, shape)
+    listed = broadcast_flat(values, shape)
     if listed.size == 1:
-        return [word(of or name, listed[0])]
-    each, which = ranking(listed)
-    words = np.array([word(of or name, value) for value in each], dtype=object)
+        return [format_value(of or name, listed[0])]
+    each, which = rank_values(listed)
+    words = np.array([format_value(of or name, value) for value in each], dtype=object)
     shown: list[str | float] = words[which].tolist()
     return shown
 
 
 def floats(value: object, shape: tuple[int, ...]) -> FloatArray:
     """Numbers, one per row."""
-    return flat(np.asarray(value, dtype=np.float64), shape)
+    return broadcast_flat(np.asarray(value, dtype=np.float64), shape)
 
 
 def counts(value: Numeric, shape: tuple[int, ...]) -> list[int]:
     """Whole numbers, one per row."""
-    return [int(number) for number in flat(np.asarray(value), shape)]
+    return [int(number) for number in broadcast_flat(np.asarray(value), shape)]

@@ -21,20 +21,27 @@ from planner.estimators.inference.static import StaticBatch, static_batch
 from planner.estimators.power import PowerDraw
 from planner.optimize.source import Columns, Need, Source
 from planner.question.terms import terms_about
-from planner.specs.site import Site
-from planner.workloads.base import Evaluation, counts, floats, judged_once, repeated, results
+from planner.specs.site import OperatingTerms
+from planner.workloads.base import (
+    Evaluation,
+    counts,
+    evaluate_single,
+    floats,
+    repeated,
+    term_columns,
+)
 from planner.workloads.deployments import (
     MILLION,
     PARAMETERS,
-    Serving,
     ServingSource,
+    TokenGeneration,
     fit_probability,
     memory_columns,
     needed_memory,
     parameter_columns,
     token_costs,
 )
-from planner.workloads.room import most_at_once
+from planner.workloads.room import max_concurrency
 from planner.workloads.simplicity import batch_complexity
 
 _BLOCK_ROWS = 2**16
@@ -46,7 +53,7 @@ class BatchSource(ServingSource):
 
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
-    site: Site
+    site: OperatingTerms
     mode: str = ""
 
     block_rows = _BLOCK_ROWS
@@ -76,7 +83,7 @@ class BatchSource(ServingSource):
 
 
 @record(kw_only=True, repr=False)
-class Batches(Serving):
+class Batches(TokenGeneration):
     """Batches of ``concurrency`` requests a replica; what can be optimized, in SI units."""
 
     source: BatchSource
@@ -156,7 +163,9 @@ class Batches(Serving):
         """Where it runs, configuration, latencies, rates, memory."""
         source, c, shape = self.source, self.configurations, self.shape
         values = {
-            **results((*terms_about("latency", "inference"), *terms_about("output_rate")), self),
+            **term_columns(
+                (*terms_about("latency", "inference"), *terms_about("output_rate")), self
+            ),
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **self.energy_columns,
             **self._token_costs(),
@@ -186,6 +195,6 @@ class Batches(Serving):
 
 def batch_once(source: Source, _: int | None = None) -> Evaluation:
     """The one configuration of a source, and how many requests would find room together."""
-    evaluation = judged_once(source)
-    largest = most_at_once(source, evaluation.candidates.configurations)
+    evaluation = evaluate_single(source)
+    largest = max_concurrency(source, evaluation.candidates.configurations)
     return replace(evaluation, more={"largest_batch": [largest]})

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from planner.base.training_names import TrainingObjective
 from planner.confidence.classes import (
-    basis_words,
     batching,
+    format_basis,
     gpu_class,
     has_experts,
-    lacks_of,
-    scale,
+    scale_class,
     training_task,
+    unmeasured_features,
 )
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
@@ -26,16 +26,16 @@ from planner.confidence.intervals import (
     MemoryErrors,
     basis_of,
     default_fit_confidence,
-    farther,
+    farther_basis,
     interval_of,
     memory_errors,
     runs_at,
 )
 from planner.confidence.software import (
+    first_run_slowdown,
     framework_rule,
     is_first_run,
     rule_of_profile,
-    slower_at_first,
 )
 from planner.errors import PlannerError
 from planner.estimators.machine import Machine
@@ -45,8 +45,8 @@ from planner.formulas.power import range_of_product
 from planner.question.terms import terms_about
 from planner.specs.gpu import is_assumed
 from planner.specs.model import ModelSpec
-from planner.specs.power import Between
-from planner.specs.site import Site
+from planner.specs.power import RangedValue
+from planner.specs.site import OperatingTerms
 
 if TYPE_CHECKING:
     from planner.estimators.inference.setting import ServingSetting
@@ -96,7 +96,7 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
     known = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
-        basis, runs = farther(basis, TRANSFERRED), 0
+        basis, runs = farther_basis(basis, TRANSFERRED), 0
     else:
         runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
     lacks = () if runs else (PLACE,)
@@ -106,7 +106,10 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
         else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
         for name in terms_about("measured", "train")
     }
-    basis, slower = farther(basis, TRANSFERRED) if lacks else basis, slower_at_first(rule.label)
+    basis, slower = (
+        farther_basis(basis, TRANSFERRED) if lacks else basis,
+        first_run_slowdown(rule.label),
+    )
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
         low, high = factors["step_time"]
         factors["step_time"] = low, high * slower
@@ -136,8 +139,12 @@ def serving_confidence(
     known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
-        basis = farther(basis, TRANSFERRED)
-    lacks = () if rule.nearest else lacks_of(rule.profile, setting.engine_version, setting.model)
+        basis = farther_basis(basis, TRANSFERRED)
+    lacks = (
+        ()
+        if rule.nearest
+        else unmeasured_features(rule.profile, setting.engine_version, setting.model)
+    )
     runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
     of_speed = lacks if runs else (*lacks, PLACE)
     ends = {
@@ -151,13 +158,17 @@ def serving_confidence(
     return Confidence(
         factors={**ends, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=basis_words(basis if runs else farther(basis, TRANSFERRED), lacks),
+        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), lacks),
         runs=runs,
     )
 
 
 def with_energy(
-    sure: Confidence | None, machine: Machine, site: Site, num_gpus: float, boards: Between
+    sure: Confidence | None,
+    machine: Machine,
+    site: OperatingTerms,
+    num_gpus: float,
+    boards: RangedValue,
 ) -> Confidence | None:
     """With the factors on ``power`` and ``energy`` of GPUs whose boards draw a known range.
 
@@ -184,7 +195,7 @@ def _kind(model: ModelSpec) -> str:
 
 
 def _scale(machine: Machine, num_gpus: int) -> str:
-    return scale(num_gpus, machine.cluster.gpus_per_node)
+    return scale_class(num_gpus, machine.cluster.gpus_per_node)
 
 
 def _is_told(machine: Machine) -> bool:

@@ -26,11 +26,11 @@ from planner.estimators.inference.memory import (
     preempted_share,
     sequence_bytes,
 )
-from planner.estimators.inference.prefixes import Caches
+from planner.estimators.inference.prefixes import PrefixCaches
 from planner.estimators.inference.serving import cached_tokens
-from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.setting import PrefixHits, ServingSetting
 from planner.estimators.inference.tower import encoded, encoder_time
-from planner.estimators.inference.waits import Offered
+from planner.estimators.inference.waits import OfferedLoad
 from planner.estimators.power import PowerDraw, power_draw
 from planner.formulas.draining import longest_answer
 from planner.formulas.money import cost_per_million
@@ -39,8 +39,8 @@ from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.names import KV_CACHE_SIZE, KV_CACHE_TOKENS, MAX_CONCURRENCY, MOST_SEQUENCES
 from planner.question.terms import glossary, is_of_answers, percentile_of, terms_about, terms_of
 from planner.specs.power import PowerProfile
-from planner.specs.site import Site
-from planner.workloads.base import counts, floats, repeated, results, worded
+from planner.specs.site import OperatingTerms
+from planner.workloads.base import counts, floats, format_parameter_column, repeated, term_columns
 from planner.workloads.confidence import serving_confidence, serving_memory_errors, with_energy
 
 MILLION = 1e6
@@ -54,7 +54,7 @@ PERCENTILES = {
 
 
 @record(kw_only=True)
-class Promises:
+class ServiceLevels:
     """Arrays that broadcast to the configurations' shape, in SI units.
 
     ``request_rate`` is that of all replicas; ``memory_headroom`` that of the fullest GPU;
@@ -71,7 +71,7 @@ class Promises:
     memory_headroom: FloatArray
     price: FloatArray
     capacity: FloatArray | None = None
-    offered: Offered | None = None
+    offered: OfferedLoad | None = None
     makespan: FloatArray | None = None
 
 
@@ -81,7 +81,7 @@ class ServingSource(Source):
 
     setting: ServingSetting
     counts: tuple[int, ...]
-    site: Site
+    site: OperatingTerms
 
     rules = SERVING_REJECTING
     num_rules = len(SERVING_RULES)
@@ -89,7 +89,7 @@ class ServingSource(Source):
     """What published runs of its kind are called."""
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         work = self.setting.workload
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
@@ -112,7 +112,7 @@ class ServingSource(Source):
         return self.mesh is not None and bool(min(self.mesh.values("tensor_parallel")) > domain)
 
 
-class Serving(Candidates):
+class TokenGeneration(Candidates):
     """What generates tokens, in streams or batches: the electricity of it."""
 
     source: ServingSource
@@ -202,13 +202,13 @@ class Serving(Candidates):
 
 
 @record(kw_only=True, repr=False)
-class Deployments(Serving):
+class Deployments(TokenGeneration):
     """Deployments of one mode; what can be optimized or limited, in SI units."""
 
     source: ServingSource
     configurations: ServingConfigurations
     rejected_by: CodeArray
-    promises: Promises
+    promises: ServiceLevels
 
     @cached_property
     def at_load(self) -> Self:
@@ -248,12 +248,12 @@ class Deployments(Serving):
     def promised_at(
         self,
         *,
-        offered: Offered,
+        offered: OfferedLoad,
         replicas: FloatArray,
         carried: FloatArray,
         first: FloatArray,
         token: FloatArray,
-    ) -> Promises:
+    ) -> ServiceLevels:
         """The promises at a load that is ``offered`` to each of so many replicas.
 
         ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
@@ -278,10 +278,10 @@ class Deployments(Serving):
             makespan=makespan,
         )
 
-    def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> Offered:
+    def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
         """The requests that come at a rate, shared evenly by so many replicas."""
         number = self.setting.workload.num_requests
-        return Offered(
+        return OfferedLoad(
             rate=rate / replicas,
             number=np.inf if number is None else number / replicas,
             capacity=self.capacity / replicas,
@@ -426,7 +426,7 @@ class Deployments(Serving):
 
     @property
     @abstractmethod
-    def caches(self) -> Caches:
+    def caches(self) -> PrefixCaches:
         """The caches of prefixes."""
 
     @property
@@ -443,7 +443,7 @@ class Deployments(Serving):
     def _of_load(self) -> dict[str, FloatArray]:
         found: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
-            found = results(terms_about("capacity"), self)
+            found = term_columns(terms_about("capacity"), self)
         promises = self.promises
         if promises.makespan is not None:
             found["makespan_s"] = promises.makespan
@@ -465,9 +465,9 @@ class Deployments(Serving):
         """The columns of the GPUs, latencies, rates and prices."""
         shape = self.shape
         values = {
-            **results(terms_about("service_level"), self),
+            **term_columns(terms_about("service_level"), self),
             **self._of_load,
-            **results(terms_about("output_rate"), self),
+            **term_columns(terms_about("output_rate"), self),
             "tokens_per_s_per_gpu": self.tokens_per_s / self.num_gpus,
             "cost_per_million_tokens_usd": self.cost_per_million_tokens,
             **token_costs(
@@ -530,7 +530,7 @@ def token_costs(
 
 def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns:
     """Parameters of workers in words."""
-    return {name: worded(name, getattr(c, name), c.shape) for name in names}
+    return {name: format_parameter_column(name, getattr(c, name), c.shape) for name in names}
 
 
 def image_columns(
@@ -573,11 +573,11 @@ def memory_columns(
     }
 
 
-def reuse_columns(prefixes: Prefixes | None, shape: tuple[int, ...]) -> Columns:
+def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
     """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
     if prefixes is None:
         return {}
-    found = results(terms_about("prefix_cache"), prefixes)
+    found = term_columns(terms_about("prefix_cache"), prefixes)
     return {name: floats(value, shape) for name, value in found.items()}
 
 
@@ -589,7 +589,7 @@ def needed_memory(
     What must be there to start counts as surely as the setting asks for.
     """
     start = needed_to_start(setting, memory, c) / setting.sure_share
-    needed = np.maximum(memory.beside_cache + cache, start)
+    needed = np.maximum(memory.non_cache_bytes + cache, start)
     return (memory.host, setting.machine.host_memory), (needed, memory.usable)
 
 
@@ -608,12 +608,12 @@ def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
     return np.maximum(room.shared + room.sequence * concurrency, room.longest)
 
 
-def served(candidates: Candidates) -> Serving:
+def as_candidates(candidates: Candidates) -> TokenGeneration:
     """Candidates that generate tokens.
 
     Raises TypeError if they are others.
     """
-    if not isinstance(candidates, Serving):
+    if not isinstance(candidates, TokenGeneration):
         raise TypeError(f"{candidates!r} does not serve.")
     return candidates
 

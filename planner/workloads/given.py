@@ -18,23 +18,23 @@ from planner.base.training_names import is_objective
 from planner.errors import REMOVED_OPTIONS, SearchSpaceError, SpecError, did_you_mean
 from planner.question.inputs import (
     Answer,
-    chosen,
+    format_input,
     full_name,
-    read,
-    read_all,
-    several,
-    shown,
+    parse_choice,
+    parse_int,
+    parse_value,
+    parse_values,
+    split_items,
     suggestion,
-    whole,
 )
 from planner.question.names import BUDGET, MODEL, SPACE
 from planner.question.prices import checked_price, price_of_contract, with_contract
 from planner.question.renamed import current_name
 from planner.question.request import ALL, PlanRequest, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
-from planner.workloads.registry import known_workload, workload_of
+from planner.workloads.registry import as_workload_name, workload_of
 
-Said: TypeAlias = Callable[[str], str]
+OptionNamer: TypeAlias = Callable[[str], str]
 
 EXHAUSTIVE = "exhaustive"
 DRIVERS = (EXHAUSTIVE, "optuna")
@@ -63,7 +63,7 @@ NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items()
 
 
 def make_request(
-    given: Mapping[str, object], *, base: Request | None = None, said: Said = str
+    values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
     """A request of the fields of `planner.Request`; None stands for what was not given.
 
@@ -72,29 +72,31 @@ def make_request(
     Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
     workload; a value is not what its name takes, or does nothing alone.
     """
-    request, answers = _read(given, base, said)
+    request, answers = _read(values, base, option_name)
     for name, needed in NEEDS.items():
         are_given = (getattr(request, one) or one in answers for one in needed)
         is_asked = name in answers and answers[name] != getattr(Request, name, None)
         if is_asked and not any(are_given):
-            raise SearchSpaceError(f"{said(name)} needs {' or '.join(map(said, needed))}.")
+            raise SearchSpaceError(
+                f"{option_name(name)} needs {' or '.join(map(option_name, needed))}."
+            )
     return request
 
 
 def _read(
-    given: Mapping[str, object], base: Request | None, said: Said
+    values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
     """A request, and the fields that were given."""
-    asked = {_field(name): value for name, value in given.items() if value is not None}
+    asked = {_field(name): value for name, value in values.items() if value is not None}
     workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*asked}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
 
         known = terms_of(workload, "question")
-        found = traffic_answers(asked, base, said)
+        found = traffic_answers(asked, base, option_name)
         asked = {**{one: found[one] for one in found if one in known}, **asked}
     if workload == "train":
-        asked |= _trained_for(asked, said)
+        asked |= _trained_for(asked, option_name)
         asked = {name: value for name, value in asked.items() if value is not None}
     read_fields: dict[str, object] = {"workload": workload}
     of_options: dict[str, object] = {}
@@ -103,16 +105,16 @@ def _read(
         if name == "settings":
             set_names = _settings(workload, value)
         elif name in _PARTS:
-            read_fields[name] = _PARTS[name](workload, value, said)
+            read_fields[name] = _PARTS[name](workload, value, option_name)
         elif name in _FIELDS:
-            answer = _answer(glossary()[name], value, said(name))
+            answer = _answer(glossary()[name], value, option_name(name))
             # Several values are those of a parameter; a request has one, but of GPUs any.
             is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
             is_several = isinstance(answer, tuple) and is_parameter
             (of_options if is_several else read_fields)[name] = answer
         else:
             raise _unknown(workload, name)
-    _refuse_others(workload, read_fields, said)
+    _refuse_others(workload, read_fields, option_name)
     if "precision" in read_fields:
         _refuse_twice([workload_of(workload).precision], set_names)
     _refuse_twice(of_options, set_names)
@@ -121,11 +123,11 @@ def _read(
     if base is not None and set(_RUN_LENGTHS) & set(read_fields):
         base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
-        raise SpecError(f"Give a model with {said('model')}.")
+        raise SpecError(f"Give a model with {option_name('model')}.")
     request = (base or Request(model="")).changed(**read_fields)
     if "price" in read_fields:
         price = checked_price(
-            request.price, _contracts(request), said("price"), said("purchase_price")
+            request.price, _contracts(request), option_name("price"), option_name("purchase_price")
         )
         request = replace(request, price=price)
     elif base is not None and base.price is not None and _contracts(request) != _contracts(base):
@@ -167,22 +169,22 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
     return settings
 
 
-def read_request(asked: Request) -> Request:
+def read_request(request: Request) -> Request:
     """A request with its values read, as those of `make_request` are; that of a plan was.
 
     Raises SpecError or SearchSpaceError if a value is not what its name takes, or of another
     workload.
     """
-    if isinstance(asked, PlanRequest):
-        return asked
-    given = {name: getattr(asked, name) for name in _FIELDS}
+    if isinstance(request, PlanRequest):
+        return request
+    given = {name: getattr(request, name) for name in _FIELDS}
     usual = {field.name: field.default for field in fields(Request)}
     return _read({name: value for name, value in given.items() if value != usual[name]}, None, str)[
         0
     ]
 
 
-def question_of(base: Request) -> Request:
+def search_request(base: Request) -> Request:
     """What a search is asked: of a plan its number formats stay, its layout does not.
 
     What decides what is learned stays, too.
@@ -200,51 +202,51 @@ def question_of(base: Request) -> Request:
     return replace(base, settings=kept)
 
 
-def read_driver(given: Mapping[str, object], said: Said = str) -> dict[str, Value]:
+def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
     """The ``driver`` and, of Optuna, its ``trials``, ``seed`` and ``sampler``.
 
     Raises SearchSpaceError if one of them is impossible, or of another driver.
     """
-    asked = {name: value for name, value in given.items() if value is not None}
-    driver = chosen(asked.get("driver", EXHAUSTIVE), said("driver"), DRIVERS)
+    asked = {name: value for name, value in values.items() if value is not None}
+    driver = parse_choice(asked.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
     if driver == EXHAUSTIVE:
         for name in _OF_OPTUNA:
             if name in asked:
-                raise SearchSpaceError(f"{said(name)} needs {said('driver')} optuna.")
+                raise SearchSpaceError(f"{option_name(name)} needs {option_name('driver')} optuna.")
         return {"driver": driver}
     return {
         "driver": driver,
-        "sampler": chosen(asked.get("sampler", NSGA2), said("sampler"), SAMPLERS),
-        "trials": whole(asked.get("trials", TRIALS), said("trials"), 1),
-        "seed": whole(asked.get("seed", 0), said("seed")),
+        "sampler": parse_choice(asked.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
+        "trials": parse_int(asked.get("trials", TRIALS), option_name("trials"), 1),
+        "seed": parse_int(asked.get("seed", 0), option_name("seed")),
     }
 
 
-def read_burst(workload: str, given: object, said: Said = str) -> int | None:
+def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
     """Requests that arrive at once, None where nobody asked for that.
 
     Raises SearchSpaceError if it is no number of them, or the workload serves no stream.
     """
-    if given is None:
+    if value is None:
         return None
     if workload not in _BURST_OF:
-        raise _of_others(said("burst"), _BURST_OF, said)
-    return whole(given, said("burst"), 1, _MOST_AT_ONCE)
+        raise _of_others(option_name("burst"), _BURST_OF, option_name)
+    return parse_int(value, option_name("burst"), 1, _MOST_AT_ONCE)
 
 
-def _workload(given: object) -> str:
-    if not isinstance(given, str):
-        raise SearchSpaceError(f"The workload is a word, not {shown(given)}.")
-    return known_workload(str(given).strip().lower())
+def _workload(value: object) -> str:
+    if not isinstance(value, str):
+        raise SearchSpaceError(f"The workload is a word, not {format_input(value)}.")
+    return as_workload_name(str(value).strip().lower())
 
 
-def _answer(term: Term, given: object, said: str) -> Answer | tuple[Answer, ...]:
+def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     """The value of a question, a tuple of several where the term takes them."""
     if not term.takes_several:
-        return read(term, given, said)
-    if several(given, said) == [ALL] and term.term in ("num_gpus", "contract"):
+        return parse_value(term, value, option_name)
+    if split_items(value, option_name) == [ALL] and term.term in ("num_gpus", "contract"):
         return ALL if term.term == "num_gpus" else tuple(Contract)
-    values = read_all(term, given, said)
+    values = parse_values(term, value, option_name)
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -259,15 +261,15 @@ def _settings(workload: str, given: object) -> dict[str, object]:
     return read_settings
 
 
-def _setting(term: Term | None, given: object, name: str) -> object:
+def _setting(term: Term | None, value: object, name: str) -> object:
     """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
-    is_choice = not isinstance(given, str | os.PathLike | Iterable | Real)
-    if term is None or (is_choice and not hasattr(given, "tolist")):
-        return given
-    words = several(given, name)
+    is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
+    if term is None or (is_choice and not hasattr(value, "tolist")):
+        return value
+    words = split_items(value, name)
     if "all" in words:
         return words[0] if len(words) == 1 else words
-    values = [read(term, word, name) for word in words]
+    values = [parse_value(term, word, name) for word in words]
     return values[0] if len(values) == 1 else values
 
 
@@ -278,54 +280,56 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
 
 
-def _objectives(workload: str, given: object, said: Said) -> tuple[str, ...]:
+def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
     known = terms_of(workload, "objective")
-    words = several(given, "objectives") if not _is_empty(given) else []
+    words = split_items(value, "objectives") if not _is_empty(value) else []
     if wrong := [word for word in words if not isinstance(word, str)]:
-        raise SearchSpaceError(f"An objective is a name, not {shown(wrong[0])}.")
+        raise SearchSpaceError(f"An objective is a name, not {format_input(wrong[0])}.")
     return tuple(full_name(str(word), known) for word in words)
 
 
-def _trained_for(asked: Mapping[str, object], said: Said) -> dict[str, object]:
+def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
     """What training minimizes where a word for it stands among what is best."""
-    given = asked.get("objectives")
+    given = answers.get("objectives")
     if given is None or _is_empty(given):
         return {}
-    words = several(given, "objectives")
+    words = split_items(given, "objectives")
     named = [word for word in words if isinstance(word, str) and is_objective(word)]
     if not named:
         return {}
-    if len(named) > 1 or "training_objective" in asked:
+    if len(named) > 1 or "training_objective" in answers:
         raise SearchSpaceError(
-            f"{said('training_objective')} is one of several: give it once, not {', '.join(named)}."
+            f"{option_name('training_objective')} is one of several: give it once, not "
+            f"{', '.join(named)}."
         )
     others = [word for word in words if word not in named]
     return {"training_objective": named[0], "objectives": others or None}
 
 
-def _is_empty(given: object) -> bool:
-    return isinstance(given, str | tuple | list | set | frozenset) and not given
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str | tuple | list | set | frozenset) and not value
 
 
-def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
+def _constraints(workload: str, given: object, option_name: OptionNamer) -> dict[str, float]:
     known = terms_of(workload, "limit")
     others = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
     for word, value in _items("constraints", given):
         name = full_name(word, {**known, **others})
         if name in known:
-            bounds[name] = float(read(known[name], value, said(name)))
+            bounds[name] = float(parse_value(known[name], value, option_name(name)))
         elif name in others:
-            error = _of_others(said(name), others[name].of, said)
+            error = _of_others(option_name(name), others[name].of, option_name)
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
-                    f"{error} What a service may cost is {said('budget')} of a size, by the time: "
+                    f"{error} What a service may cost is {option_name('budget')} of a size, "
+                    "by the time: "
                     "50kUSD/month, 100USD/h."
                 )
             raise error
         else:
             raise SearchSpaceError(
-                f"Unknown constraint {shown(word)}.{suggestion(word, known)} "
+                f"Unknown constraint {format_input(word)}.{suggestion(word, known)} "
                 f"Known: {', '.join(known)}."
             )
     return bounds
@@ -334,24 +338,29 @@ def _constraints(workload: str, given: object, said: Said) -> dict[str, float]:
 def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
     """The entries of a mapping; those without a value were not given."""
     if not isinstance(given, Mapping):
-        raise SearchSpaceError(f"{part} is a mapping of names to values, not {shown(given)}.")
+        raise SearchSpaceError(
+            f"{part} is a mapping of names to values, not {format_input(given)}."
+        )
     for name in given:
         if not isinstance(name, str):
-            raise SearchSpaceError(f"{part}: {shown(name)} is not a name.")
+            raise SearchSpaceError(f"{part}: {format_input(name)} is not a name.")
     return [(name, value) for name, value in given.items() if value is not None]
 
 
-def _words(given: object, said: str) -> Answer | tuple[Answer, ...]:
+def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     """A word or several that are read once the workload says of what they are."""
-    words = [read(glossary()[MODEL], word, said) for word in several(given, said)]
+    words = [
+        parse_value(glossary()[MODEL], word, option_name)
+        for word in split_items(value, option_name)
+    ]
     return words[0] if len(words) == 1 else tuple(words)
 
 
-def _path(given: object, said: str) -> str:
-    return str(read(glossary()[SPACE], given, said))
+def _path(value: object, option_name: str) -> str:
+    return str(parse_value(glossary()[SPACE], value, option_name))
 
 
-_PARTS: Mapping[str, Callable[[str, object, Said], object]] = {
+_PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
     "objectives": _objectives,
     "constraints": _constraints,
     "precision": lambda _, given, said: _words(given, said("precision")),
@@ -359,18 +368,22 @@ _PARTS: Mapping[str, Callable[[str, object, Said], object]] = {
 }
 
 
-def _refuse_others(workload: str, answers: Mapping[str, object], said: Said) -> None:
+def _refuse_others(workload: str, answers: Mapping[str, object], option_name: OptionNamer) -> None:
     """Refuse answers to questions of other workloads."""
     for name, value in answers.items():
         term = glossary().get(name)
         if term is None or "question" not in term.kind or not term.of or workload in term.of:
             continue
         if value != getattr(Request, name, None):
-            raise _of_others(said(name), term.of, said)
+            raise _of_others(option_name(name), term.of, option_name)
 
 
-def _of_others(said_name: str, workloads: Iterable[str], said: Said) -> SearchSpaceError:
-    return SearchSpaceError(f"{said_name} is for {said('workload')} {' or '.join(workloads)}.")
+def _of_others(
+    said_name: str, workloads: Iterable[str], option_name: OptionNamer
+) -> SearchSpaceError:
+    return SearchSpaceError(
+        f"{said_name} is for {option_name('workload')} {' or '.join(workloads)}."
+    )
 
 
 def _unknown(workload: str, name: str) -> SearchSpaceError:

@@ -12,10 +12,10 @@ from planner.errors import SpecError
 from planner.layers.model import tower_parameters
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.specs.images import audio_tokens, seen
+from planner.specs.images import audio_tokens, count_image_tokens
 from planner.specs.model import ModelSpec, VisionTower
 from planner.specs.workload import TrainingWorkload
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 
 if TYPE_CHECKING:
     from planner.specs.serving import ServingWorkload
@@ -24,7 +24,7 @@ _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 
 
 def image_fields(
-    request: Request, model: ModelSpec, sequence_length: int | None, notes: Notes
+    request: Request, model: ModelSpec, sequence_length: int | None, notes: PlanNotes
 ) -> dict[str, object]:
     """The images of a workload; what nobody gave goes into the notes.
 
@@ -93,7 +93,7 @@ def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int,
     width, height = (int(part) for part in match.groups()) if match else (0, 0)
     if not width or not height:
         raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
-    image = seen(tower, width, height)
+    image = count_image_tokens(tower, width, height)
     told = request.tokens_per_image
     if told is not None and (image is None or told != image.tokens):  # a plan has both
         raise SpecError(
@@ -125,7 +125,7 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
     tower = model.vision_tower
     if tower is None or not work.has_tower:
         return []
-    parameters = text.large(tower_parameters(tower))
+    parameters = text.format_large(tower_parameters(tower))
     trained = "frozen" if work.freezes_tower else "trained"
     words = [f"Vision tower of {parameters} parameters, {trained}"]
     if work.images_per_sample:
@@ -150,7 +150,7 @@ def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:
         return []
-    parameters = text.large(tower_parameters(model.vision_tower))
+    parameters = text.format_large(tower_parameters(model.vision_tower))
     if not isinstance(work, TrainingWorkload):
         return [f"The vision tower ({parameters} parameters) is kept; --images-per-sample uses it"]
     return [

@@ -11,7 +11,16 @@ from planner.base.arrays import FloatArray, IndexArray
 from planner.base.units import ceil_div
 from planner.formulas.queueing import queued_wait
 from planner.formulas.sample_paths import ServerPath, drifting_counts
-from planner.specs.arrivals import LOADS, PLACES, POINTS, SCALES, SHARES, Arrivals, Paths, Turns
+from planner.specs.arrivals import (
+    LOADS,
+    PLACES,
+    POINTS,
+    SCALES,
+    SHARES,
+    Arrivals,
+    RoundRobinPaths,
+    TracePaths,
+)
 
 _FEWEST_WINDOWS = 32
 _MOST_WINDOWS, _FEWEST_REQUESTS = 128, 64
@@ -40,7 +49,7 @@ def measured_arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
         spread=tuple(map(tuple, turns.waits.tolist())),
-        paths=Paths(
+        paths=TracePaths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
             windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
             requests=times.size,
@@ -67,7 +76,7 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
 
 def _turns(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
-) -> Turns:
+) -> RoundRobinPaths:
     """The paths of replicas that share the requests.
 
     So many, or as have enough of the requests; of as many of them as see enough, the path of one
@@ -104,7 +113,7 @@ def _turns(
         for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
             table.append(one)
     spread, passes, stalls = map(np.stack, tables)
-    return Turns(
+    return RoundRobinPaths(
         windows=windows,
         bursts=np.array(bursts),
         waits=spread,

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.base import text
 from planner.base.records import record
-from planner.configurations.table import word
+from planner.configurations.table import format_value
 from planner.optimize.problem import Constraint, is_unknown
 from planner.optimize.source import Candidates, Setting, Source
 from planner.question.request import Request
@@ -22,17 +22,17 @@ from planner.specs.serving import acceptance
 
 if TYPE_CHECKING:
     from planner.estimators.inference.setting import ServingSetting
-    from planner.workloads.deployments import Serving
+    from planner.workloads.deployments import TokenGeneration
 
 
 # Networks and loads of one class lie within a factor of two of the usual one.
 _FACTORS = (0.5, 2.0)
 _GBIT = 8 / 1e9
-_OWN_LINKS = "-default"
+_DEFAULT_CLUSTER_SUFFIX = "-default"
 
 
 @record(kw_only=True)
-class OpenFact:
+class Assumption:
     """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
 
     ``tried`` maps the words of each alternative to the plan judged with it.
@@ -44,7 +44,7 @@ class OpenFact:
 
 
 @record(kw_only=True)
-class Chosen:
+class EvaluatedChoice:
     """One configuration, judged, with the request and the space that it comes from."""
 
     request: Request
@@ -72,7 +72,7 @@ class Chosen:
         return self.source.judged(other)
 
 
-def open_network(chosen: Chosen) -> list[OpenFact]:
+def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
     """The network between nodes at half and twice its rate, of a plan beyond one domain.
 
     Open where no cluster is named: its rate is then one of the GPU's class.
@@ -82,7 +82,10 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
     replica_gpus = getattr(chosen.candidates.configurations, "replica_gpus", None)
     if replica_gpus is not None and chosen.source.mesh is not None:
         num_gpus = float(np.max(replica_gpus))  # replicas that do all send each other nothing
-    if not cluster.name.endswith(_OWN_LINKS) or num_gpus <= cluster.scale_up.domain_size:
+    if (
+        not cluster.name.endswith(_DEFAULT_CLUSTER_SUFFIX)
+        or num_gpus <= cluster.scale_up.domain_size
+    ):
         return []
     rate = cluster.scale_out.bandwidth
 
@@ -97,10 +100,10 @@ def open_network(chosen: Chosen) -> list[OpenFact]:
         for factor in _FACTORS
     }
     assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
-    return [OpenFact(name="network between nodes", assumed=assumed, tried=tried)]
+    return [Assumption(name="network between nodes", assumed=assumed, tried=tried)]
 
 
-def open_training(chosen: Chosen) -> list[OpenFact]:
+def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a training plan assumes: network, number format, recomputation.
 
     A value that the framework's program has by default is none of these.
@@ -111,7 +114,7 @@ def open_training(chosen: Chosen) -> list[OpenFact]:
     return [*open_network(chosen), *_open_parameters(chosen, names)]
 
 
-def open_serving(chosen: Chosen) -> list[OpenFact]:
+def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a deployment assumes: network, lengths, requests at once, number formats.
 
     The requests at once are open where no rate leads to them, as far as there is room.
@@ -128,14 +131,14 @@ def open_serving(chosen: Chosen) -> list[OpenFact]:
     return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
 
 
-def _served(candidates: Candidates) -> Serving:
+def _served(candidates: Candidates) -> TokenGeneration:
     """The candidates of a server; a search of training runs loads none of it."""
-    from planner.workloads.deployments import served
+    from planner.workloads.deployments import as_candidates
 
-    return served(candidates)
+    return as_candidates(candidates)
 
 
-def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
+def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
     """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
     work = _served(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
@@ -148,7 +151,7 @@ def _open_acceptance(chosen: Chosen) -> list[OpenFact]:
     return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", tried)]
 
 
-def _open_adapters(chosen: Chosen) -> list[OpenFact]:
+def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
     """Kernels of served adapters at half and twice their time: engines differ by as much."""
     if not _served(chosen.candidates).setting.max_loras:
         return []
@@ -171,18 +174,20 @@ def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting
     return replace(setting, engine=replace(setting.engine, execution=changed))
 
 
-def _with_fewer(fact: OpenFact) -> OpenFact:
+def _with_fewer(fact: Assumption) -> Assumption:
     """The fact, each alternative that lacks room with as many requests at once as find it.
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
     """
-    from planner.workloads.room import as_many_as_fit  # a search of training runs needs no serving
+    from planner.workloads.room import (
+        at_max_concurrency,
+    )  # a search of training runs needs no serving
 
     tried: dict[str, Candidates] = {}
     for words, judged in fact.tried.items():
         fewer = None
         if int(np.max(judged.rejected_by)) > judged.source.num_rules:
-            fewer = as_many_as_fit(judged.source, judged.configurations)
+            fewer = at_max_concurrency(judged.source, judged.configurations)
         if fewer is None:
             tried[words] = judged
         else:
@@ -191,7 +196,7 @@ def _with_fewer(fact: OpenFact) -> OpenFact:
     return replace(fact, tried=tried)
 
 
-def _open_lengths(chosen: Chosen) -> list[OpenFact]:
+def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
     """Each length that nobody gave, at half and twice what is assumed."""
     lengths = []
     setting = _served(chosen.candidates).setting
@@ -215,35 +220,37 @@ def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSet
     return replace(setting, workload=replace(setting.workload, **values))
 
 
-def _open_concurrency(chosen: Chosen) -> list[OpenFact]:
+def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
     name = "concurrency"
     if not chosen.is_open(name) or chosen.request.num_requests is not None:
         return []
-    from planner.workloads.room import most_at_once
+    from planner.workloads.room import max_concurrency
 
     number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
-    most = float(most_at_once(chosen.source, chosen.candidates.configurations))
+    most = float(max_concurrency(chosen.source, chosen.candidates.configurations))
     counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
     tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
     return [_fact(name, f"{number:,.0f}", tried)]
 
 
-def _open_parameters(chosen: Chosen, names: Sequence[str]) -> list[OpenFact]:
+def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
     """Codes that nobody chose, at the other values that runs of today have."""
     parameters = []
     for name in names:
         own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
         term = glossary()[name]
-        is_open = chosen.is_open(name) or _is_published(chosen, name, str(word(name, own)))
+        is_open = chosen.is_open(name) or _is_published(chosen, name, str(format_value(name, own)))
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
         codes = {term.coded(value) for value in term.common_values.split()} - {own}
-        tried = {str(word(name, code)): chosen.with_value(name, code) for code in sorted(codes)}
-        parameters.append(_fact(name, str(word(name, own)), tried))
+        tried = {
+            str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
+        }
+        parameters.append(_fact(name, str(format_value(name, own)), tried))
     return parameters
 
 
-def _is_published(chosen: Chosen, name: str, own: str) -> bool:
+def _is_published(chosen: EvaluatedChoice, name: str, own: str) -> bool:
     """Whether a precision is that of the published run, which no space chose."""
     if name != "precision" or name in chosen.request.settings:
         return False
@@ -251,11 +258,11 @@ def _is_published(chosen: Chosen, name: str, own: str) -> bool:
     return own not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> OpenFact:
-    return OpenFact(name=name.replace("_", " "), assumed=assumed, tried=tried)
+def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> Assumption:
+    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=tried)
 
 
-class Notes:
+class PlanNotes:
     """Collects what a plan reports about the specs of a catalogue, and defaults."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -273,39 +280,39 @@ class Notes:
             if source == "assumed" or source.startswith("default (")
         ]
 
-    def copy(self, given: str, name: str) -> None:
+    def copy(self, text: str, name: str) -> None:
         """Note where the model ``name`` stands for a copy of it that was named."""
-        if self.catalogue.copied_from(given):
-            self.defaults["model"] = f"{name}, of which {given} is a copy judging by its name"
+        if self.catalogue.copied_from(text):
+            self.defaults["model"] = f"{name}, of which {text} is a copy judging by its name"
 
 
-def assumed_limits(workload: str, given: Collection[str]) -> dict[str, float]:
+def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
     """The table's default of every limit that has one, in SI units.
 
     None where a limit of a time is given: who gives one knows what the others are to be.
     """
     known = terms_of(workload, "limit")
-    if _limits_a_time(workload, given):
+    if _limits_a_time(workload, names):
         return {}
     return {name: float(term.default) for name, term in known.items() if term.default}
 
 
-def assumed_for_batches(given: Collection[str], output_tokens: int) -> dict[str, float]:
+def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
     """The bound on a static batch's request latency [s]; none where a limit of a time is given.
 
     That of a served answer of so many tokens within the assumed limits of serving: nobody waits
     longer for it in a batch, whatever its length.
     """
-    if _limits_a_time("inference", given):
+    if _limits_a_time("inference", names):
         return {}
     served = assumed_limits("serve", ())
     further = (output_tokens - 1) * served["time_per_output_token"]
     return {"request_latency": served["time_to_first_token"] + further}
 
 
-def _limits_a_time(workload: str, given: Collection[str]) -> bool:
+def _limits_a_time(workload: str, names: Collection[str]) -> bool:
     known = terms_of(workload, "limit")
-    return any(known[name].type == "second" for name in given if name in known)
+    return any(known[name].type == "second" for name in names if name in known)
 
 
 def limit_notes(
@@ -319,7 +326,7 @@ def limit_notes(
     }
 
 
-def sureness_notes(
+def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """What is said where a confidence is asked for that no published runs tell of."""
@@ -327,13 +334,15 @@ def sureness_notes(
     if request.request_rate is not None:
         judged.append(("request_rate", -1))
     unknown = dict.fromkeys(
-        source.told
+        source.description
         for source in sources
         if any(is_unknown(source, name, sure, sign) for name, sign in judged)
     )
     if not unknown:
         return {}
-    where = "" if len(unknown) == len({source.told for source in sources}) else _some(unknown)
+    where = (
+        "" if len(unknown) == len({source.description for source in sources}) else _some(unknown)
+    )
     return {"limits": f"judged at the prediction: no published runs{where}"}
 
 
@@ -355,8 +364,10 @@ def tried_notes(
 
 
 def _note(limit: Constraint, before: float | None) -> str:
-    words = f"at {'most' if limit.sign > 0 else 'least'} {text.limit(limit.bound, limit.unit)}"
+    words = (
+        f"at {'most' if limit.sign > 0 else 'least'} {text.format_limit(limit.bound, limit.unit)}"
+    )
     if before is None or before == limit.bound:
         return f"{words} (default)"
-    told = f"relaxed from {text.limit(before, limit.unit)}"
+    told = f"relaxed from {text.format_limit(before, limit.unit)}"
     return f"{words}, {told} (no plan keeps the defaults)"

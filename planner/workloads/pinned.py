@@ -14,7 +14,7 @@ from planner.base.reading import RESULT, read_json, read_toml
 from planner.base.records import record
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.question.inputs import read, shown
+from planner.question.inputs import format_input, parse_value
 from planner.question.prices import price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, PlanRequest, Request
@@ -33,7 +33,7 @@ _TOKENS = "total_tokens"
 
 
 @record(kw_only=True)
-class PinnedPlan:
+class SavedPlan:
     """One configuration: what was asked, each answer, and the value of every parameter.
 
     ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
@@ -55,7 +55,7 @@ class PinnedPlan:
     def of(cls, plan: Plan, row: Row) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
-        given = answers_of(plan, row)
+        given = all_answers(plan, row)
         pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
         names = (*terms_of(workload, "parameter"), *pools)
         parameters = {name: row[name] for name in names}
@@ -164,7 +164,7 @@ class PinnedPlan:
         return cls.from_dict(table, str(path))
 
 
-def answers_of(plan: Plan, row: Row) -> dict[str, Value]:
+def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
     """Every question but that of the space, answered: as the user did, or as the row was made."""
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
@@ -189,7 +189,7 @@ def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
     return {name: value for name, value in answers.items() if name != _TOKENS or not has_others}
 
 
-def asked_of(request: Request) -> dict[str, Value]:
+def single_answers(request: Request) -> dict[str, Value]:
     """The questions that a request answers with one value, as plain words and numbers."""
     answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
@@ -201,7 +201,7 @@ def asked_of(request: Request) -> dict[str, Value]:
     return answers
 
 
-def settings_of(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
+def non_default_parameters(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
     """The parameters of a row that are set by name, without those at their plain values.
 
     Experts have the type of the other matrices, and prefill workers the plain names' values, where
@@ -234,11 +234,11 @@ def settings_of(workload: str, row: Row, usual: Row | None = None) -> dict[str, 
 
 def _file_parts() -> list[str]:
     """What a plan file holds."""
-    return [one.name for one in fields(PinnedPlan) if one.name != "defaulted"]
+    return [one.name for one in fields(SavedPlan) if one.name != "defaulted"]
 
 
 def _read_part(
-    table: Mapping[str, object], part: str, known: Mapping[str, Term], faults: list[str]
+    table: Mapping[str, object], part: str, terms: Mapping[str, Term], faults: list[str]
 ) -> dict[str, Value]:
     """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
     values = table.get(part)
@@ -247,13 +247,15 @@ def _read_part(
         return {}
     found: dict[str, Value] = {}
     for name, value in values.items():
-        if name not in known:
-            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), known)}")
+        if name not in terms:
+            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
             continue
         try:
             if not isinstance(value, str | int | float):
-                raise SearchSpaceError(f"{part}.{name} is one word or number, not {shown(value)}.")
-            found[name] = read(known[name], value, f"{part}.{name}")
+                raise SearchSpaceError(
+                    f"{part}.{name} is one word or number, not {format_input(value)}."
+                )
+            found[name] = parse_value(terms[name], value, f"{part}.{name}")
         except SearchSpaceError as error:
             faults.append(str(error))
     return found

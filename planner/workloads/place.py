@@ -9,7 +9,7 @@ from pathlib import Path
 
 from planner.base.enums import Contract, Precision
 from planner.base.records import record
-from planner.base.text import gibibytes
+from planner.base.text import format_gib
 from planner.base.training_names import TrainingObjective
 from planner.base.units import HOUR, UNITS, parse_quantity
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
@@ -20,12 +20,12 @@ from planner.question.names import PURCHASE_PRICE
 from planner.question.prices import Stated, price_of_contract, price_parts
 from planner.question.request import Request
 from planner.question.terms import terms_about, terms_of
-from planner.specs.cache import kept
+from planner.specs.cache import cache_by_files
 from planner.specs.catalogue import default_cluster
 from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
 from planner.specs.load import digest
-from planner.specs.paths import SpecKind, beside_specs
-from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, Figure, PowerProfile
+from planner.specs.paths import SpecKind, extra_files
+from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, PowerProfile, SourcedNumber
 from planner.specs.price import (
     OWNERSHIP,
     UTILIZATION,
@@ -39,15 +39,15 @@ from planner.specs.price import (
     rate,
     unknown_gpus,
 )
-from planner.specs.price import Figure as Owned
-from planner.specs.site import DEFAULT, IDEAL, Campaign, ReliabilitySpec, Site
+from planner.specs.price import SourcedQuantity as Owned
+from planner.specs.site import DEFAULT, IDEAL, Campaign, OperatingTerms, ReliabilitySpec
 from planner.workloads.network import with_network
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 
 _LARGEST_PUE = 10.0
 
 
-def with_power(site: Site, request: Request, notes: Notes) -> Site:
+def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> OperatingTerms:
     """A site with what is drawn around its GPUs, and what electricity emits in its region.
 
     Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
@@ -56,9 +56,9 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
     figures = {} if region is None else region.figures
-    asked = _is_asked((*request.objectives, *request.constraints), terms_about("electricity"))
+    asked = _mentions((*request.objectives, *request.constraints), terms_about("electricity"))
     carbon = figures.get(CARBON)
-    if carbon is None and _is_asked((*request.objectives, *request.constraints), ("carbon",)):
+    if carbon is None and _mentions((*request.objectives, *request.constraints), ("carbon",)):
         what = "give --region" if region is None else f"none is known of {region.code}"
         raise SearchSpaceError(f"Emissions depend on the region: {what}.")
     if region is not None and carbon is not None:
@@ -77,7 +77,7 @@ def with_power(site: Site, request: Request, notes: Notes) -> Site:
     )
 
 
-def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
+def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     """What owning GPUs takes of a request's building and region; the price of power goes to notes.
 
     Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
@@ -104,7 +104,7 @@ def owned_place(request: Request, notes: Notes) -> Mapping[str, Owned]:
 
 
 def _of_building(
-    profile: PowerProfile, request: Request, figures: Mapping[str, Figure]
+    profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
 ) -> PowerProfile:
     """The profile with the PUE that is given, or is known of the region."""
     if request.pue is not None:
@@ -114,11 +114,11 @@ def _of_building(
     return profile.with_pue(figures[PUE].value) if PUE in figures else profile
 
 
-def _is_asked(words: Iterable[str], of: Iterable[str]) -> bool:
+def _mentions(words: Iterable[str], of: Iterable[str]) -> bool:
     return any(word.startswith(tuple(of)) for word in words)
 
 
-def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
+def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
     """The figures of a request; nothing fails under the roofline bound, nor where nobody trains.
 
     Raises SpecError if they are unknown or faulty.
@@ -133,7 +133,7 @@ def reliability_of(request: Request, notes: Notes) -> ReliabilitySpec:
     return _with_campaign(request, loaded.spec, notes)
 
 
-def _with_campaign(request: Request, spec: ReliabilitySpec, notes: Notes) -> ReliabilitySpec:
+def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) -> ReliabilitySpec:
     """The figures with the campaign factor of a request; what they have is told."""
     factor = request.campaign_factor
     if factor is not None:
@@ -154,7 +154,7 @@ _MOST = 1e6
 _SHOWN = 6
 
 
-def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Price | None:
+def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> Price | None:
     """What a GPU costs: the price of the request, or of the lists; None if unknown.
 
     Raises SearchSpaceError or SpecError if the price is impossible, nobody is called like the
@@ -168,7 +168,7 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
         stated = one_price(given / HOUR, "given", contract)
         return replace(stated, provider=request.provider or "")
-    path = _own_list(request, notes)
+    path = _user_price_list(request, notes)
     _check_provider(request.provider, path, notes)
     price = _price(request, gpu, path, notes)
     if price is None:
@@ -177,11 +177,11 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: Notes) -> Pric
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
         return None
-    notes.defaults["price"] = _told(price, request.one_contract)
+    notes.defaults["price"] = _format_price(price, request.one_contract)
     return price
 
 
-def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: Notes) -> float | None:
+def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
     """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
     catalogue, found = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
@@ -191,7 +191,7 @@ def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: Notes) -> 
     return found.get(True, found.get(False))
 
 
-def _own_list(request: Request, notes: Notes) -> Path | None:
+def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
     """The list of the request, checked, and its digest noted with those of the others."""
     folder = notes.catalogue.folder
     own = None if request.prices is None else Path(request.prices).absolute()
@@ -204,21 +204,23 @@ def _own_list(request: Request, notes: Notes) -> Path | None:
     return own
 
 
-@kept
+@cache_by_files
 def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 
 
-def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Price | None:
+def _price(
+    request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
+) -> Price | None:
     if request.one_contract != Contract.OWNED:
         folder = notes.catalogue.folder
-        return price_of(gpu.name, request.one_contract, request.provider, own, folder)
+        return price_of(gpu.name, request.one_contract, request.provider, user_folder, folder)
     if request.provider is not None:
         raise SearchSpaceError(
             f"Owned GPUs have no provider: leave out {request.provider!r}, or choose another "
             "contract."
         )
-    files = beside_specs(OWNERSHIP, notes.catalogue.folder)
+    files = extra_files(OWNERSHIP, notes.catalogue.folder)
     notes.digests["ownership figures"] = _digest(tuple(files))
     place = dict(owned_place(request, notes))
     share = request.term_utilization
@@ -234,14 +236,14 @@ def _price(request: Request, gpu: GpuSpec, own: Path | None, notes: Notes) -> Pr
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
     price = owned(gpu, notes.catalogue, place)
-    rent = price_of(gpu.name, Contract.ON_DEMAND, None, own, notes.catalogue.folder)
+    rent = price_of(gpu.name, Contract.ON_DEMAND, None, user_folder, notes.catalogue.folder)
     return replace(price, on_demand=rent.value) if price and rent else price
 
 
-def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> None:
+def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
     if provider is None:
         return
-    known = providers_of(None, own, notes.catalogue.folder)
+    known = providers_of(None, user_folder, notes.catalogue.folder)
     if provider.strip().casefold() not in {name.casefold() for name in known}:
         hint = did_you_mean(provider, known)
         raise SearchSpaceError(
@@ -249,7 +251,7 @@ def _check_provider(provider: str | None, own: Path | None, notes: Notes) -> Non
         )
 
 
-def _unknown(request: Request, gpu: str, own: Path | None, notes: Notes) -> str:
+def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes) -> str:
     """Why there is no price, and which there are."""
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
@@ -260,16 +262,16 @@ def _unknown(request: Request, gpu: str, own: Path | None, notes: Notes) -> str:
     words = f" {request.contract}" if request.contract else ""
     whose = f" by {request.provider}" if request.provider else ""
     told = f"No list has a{words} price of {gpu}{whose}: give --price"
-    contracts = contracts_of(gpu, folder, own, request.provider)
+    contracts = contracts_of(gpu, folder, user_folder, request.provider)
     if contracts:
         return f"{told}, or --contract {' or '.join(contracts)}."
-    if request.provider and (sellers := providers_of(gpu, own, folder)):
+    if request.provider and (sellers := providers_of(gpu, user_folder, folder)):
         more = " and others" if len(sellers) > _SHOWN else ""
         return f"{told}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
     return f"{told}."
 
 
-def _told(price: Price, asked: str | None) -> str:
+def _format_price(price: Price, asked: str | None) -> str:
     """A price in words: what is typical, the range, and in brackets what that rests on."""
     words = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
@@ -303,16 +305,16 @@ _USUAL_HOST_SHARE = 2.5
 
 
 @record(kw_only=True)
-class Place:
+class PricedHardware:
     """A GPU in its cluster, and on what terms it runs."""
 
     machine: Machine
-    site: Site
+    site: OperatingTerms
 
 
-def read_place(
-    request: Request, gpu: str | None, counts: tuple[int, ...], notes: Notes, is_only: bool
-) -> Place:
+def read_priced_hardware(
+    request: Request, gpu: str | None, counts: tuple[int, ...], notes: PlanNotes, is_only: bool
+) -> PricedHardware:
     """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -325,14 +327,14 @@ def read_place(
     cluster = with_host_memory(cluster, spec, request.node_host_memory)
     cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
     if "cluster" in notes.defaults:
-        notes.defaults["cluster"] = _own_links(cluster, request.network)
+        notes.defaults["cluster"] = _default_cluster_note(cluster, request.network)
     wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
     offer = offer_of(request, spec, wanted and is_only, notes)
     if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
         raise SearchSpaceError(
             "--utilization is the share of the hours signed for that has work: above 0, at most 1."
         )
-    site = Site(
+    site = OperatingTerms(
         offer=offer,
         utilization=request.term_utilization,
         currency=None if request.currency is None else _currency(request.currency, notes),
@@ -350,7 +352,7 @@ def read_place(
         share = share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency")
     if share is not None:
         spec = with_compute_share(spec, share)
-    return Place(
+    return PricedHardware(
         machine=Machine(
             gpu=spec,
             cluster=cluster,
@@ -365,7 +367,7 @@ def read_place(
     )
 
 
-def _currency(word: str, notes: Notes) -> Currency:
+def _currency(word: str, notes: PlanNotes) -> Currency:
     """A currency at its shipped rate, or at the one in USD behind its code.
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
@@ -385,7 +387,7 @@ def _currency(word: str, notes: Notes) -> Currency:
     return Currency(code=code, usd=usd)
 
 
-def _note_kernels(gpu: GpuSpec, word: str, notes: Notes) -> None:
+def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
     """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
     provenance = notes.catalogue.load_gpu(word).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
@@ -409,7 +411,7 @@ def gpu_counts(num_gpus: object) -> list[int]:
 
 
 def hardware(
-    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: Notes
+    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: PlanNotes
 ) -> tuple[GpuSpec, ClusterSpec]:
     """The GPU and its cluster; what nobody named goes into ``notes``.
 
@@ -427,7 +429,7 @@ def hardware(
     notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
     if cluster is None:
         cluster = default_cluster(gpu.spec)
-        notes.defaults["cluster"] = _own_links(cluster)
+        notes.defaults["cluster"] = _default_cluster_note(cluster)
     elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
         raise SpecError(
             f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
@@ -441,7 +443,7 @@ def hardware(
     return gpu.spec, cluster
 
 
-def _own_links(cluster: ClusterSpec, network: str | None = None) -> str:
+def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> str:
     """The nodes and the network of a cluster that nobody named."""
     origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
@@ -458,7 +460,7 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) ->
     if given is not None:
         if gpu.unified_memory:
             raise SearchSpaceError(
-                f"{gpu.name} and its host have one memory of {gibibytes(gpu.memory_capacity)}: "
+                f"{gpu.name} and its host have one memory of {format_gib(gpu.memory_capacity)}: "
                 "leave out --host-memory."
             )
         if not 0 < given < _MOST_HOST_MEMORY:

@@ -13,8 +13,8 @@ from planner.base.cells import Row, Value
 from planner.base.records import record
 from planner.confidence.classes import RELEASE_NUMBER, Release
 from planner.confidence.intervals import checked_confidence
-from planner.configurations.enumerate import checked
-from planner.configurations.table import word
+from planner.configurations.enumerate import coded_values
+from planner.configurations.table import format_value
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.collector import grouped
 from planner.optimize.problem import Cell, Problem, constraints, objectives
@@ -22,34 +22,34 @@ from planner.optimize.result import SearchResult
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_of
-from planner.specs.cache import steady
+from planner.specs.cache import snapshot_files
 from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.price import CONTRACTS
 from planner.specs.profile import runs_on
 from planner.specs.search_space import SearchSpace
-from planner.workloads.base import Evaluation, Question, Scene, Workload
-from planner.workloads.open_facts import Notes, limit_notes, sureness_notes, tried_notes
-from planner.workloads.place import Place, every_count, read_place
+from planner.workloads.base import Evaluation, HardwareScenario, Workload, WorkloadQuestion
+from planner.workloads.open_facts import PlanNotes, confidence_notes, limit_notes, tried_notes
+from planner.workloads.place import PricedHardware, every_count, read_priced_hardware
 from planner.workloads.registry import workload_of
 
 # More would fill a screen.
 _MOST_REASONS = 5
-EACH_ITS_OWN = "each its own"
+EACH_ITS_DEFAULT = "each its own"
 """What is noted of several questions of which each has another default."""
 _CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
 
 @record(kw_only=True)
-class Searched:
+class SearchSources:
     """The sources of all scenes, each with its cell, and the cells that have none.
 
     ``question`` and ``space`` are those of the first scene.
     """
 
-    question: Question
+    question: WorkloadQuestion
     space: SearchSpace
     sources: Sequence[Source]
     cells: Sequence[Cell]
@@ -58,7 +58,7 @@ class Searched:
 
 
 @dataclass
-class Outer:
+class RequestExpander:
     """Reads what a request names several of; what is noted is told where it is the only one.
 
     ``words`` maps, by question, the name of a spec to the word that named it.
@@ -66,17 +66,17 @@ class Outer:
 
     workload: Workload
     request: Request
-    notes: Notes
+    notes: PlanNotes
     words: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: list[tuple[Cell, str]] = field(default_factory=list)
 
-    def search(self) -> Searched:
+    def search(self) -> SearchSources:
         """All scenes of the request.
 
         Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
         was named is impossible.
         """
-        asked, gpus = self._asked(), self._gpus()
+        asked, gpus = self._questions(), self._gpus()
         contracts = _listed(self.request.contract, CONTRACTS)
         places = [
             place
@@ -100,7 +100,7 @@ class Outer:
             self.notes.defaults.update(self.workload.usual(scenes[0][0]))
         if len(asked) == 1:
             self._note_chosen([scene for scene, _ in scenes])
-        return Searched(
+        return SearchSources(
             question=asked[0],
             space=spaces[0],
             sources=sources,
@@ -109,7 +109,9 @@ class Outer:
             words=self.words,
         )
 
-    def _sources(self, scenes: Sequence[tuple[Scene, Cell]]) -> tuple[list[Source], list[Cell]]:
+    def _sources(
+        self, scenes: Sequence[tuple[HardwareScenario, Cell]]
+    ) -> tuple[list[Source], list[Cell]]:
         """The sources of all scenes, with their cells; a scene may have none if others do."""
         sources: list[Source] = []
         cells: list[Cell] = []
@@ -128,20 +130,20 @@ class Outer:
             raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
         return sources, cells
 
-    def _named(self, scene: Scene) -> dict[str, Value]:
+    def _named(self, scene: HardwareScenario) -> dict[str, Value]:
         return {
             "model": scene.question.model.name,
             "gpu": scene.place.machine.gpu.name,
             self.workload.profile_kind: scene.profile.name,
         }
 
-    def _asked(self) -> list[Question]:
+    def _questions(self) -> list[WorkloadQuestion]:
         """The question for each model and each adapter."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
         adapters = _listed(self.request.adapter, self.workload.adapters)
         drafts = _listed(self.request.draft_tokens, ())
         pairs = [*product(models, adapters, drafts)]
-        found, several = [], list[Notes]()
+        found, several = [], list[PlanNotes]()
         for model, adapter, drafted in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
@@ -162,12 +164,12 @@ class Outer:
             several.append(notes)
         for name in dict.fromkeys(name for one in several for name in one.defaults):
             texts = {one.defaults.get(name) for one in several}
-            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_OWN
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_DEFAULT
         if not found:
             raise SearchSpaceError(self.refused[0][1])
         return found
 
-    def _note_chosen(self, scenes: Sequence[Scene]) -> None:
+    def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
         """What GPUs and profiles decided of one question, each with where it is so."""
         said = [(scene, self.workload.differs(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in said for name in texts):
@@ -190,24 +192,24 @@ class Outer:
             return [*self.notes.catalogue.gpus_on_hand()]
         return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
 
-    def _noting(self, alone: bool) -> Notes:
+    def _noting(self, is_only: bool) -> PlanNotes:
         """Where notes go: of one among several the digests alone are kept."""
-        return self.notes if alone else Notes(self.notes.catalogue)
+        return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
-        self, question: Question, gpu: str | None, contract: str | None, alone: bool
-    ) -> Iterator[tuple[Place, dict[str, Place]]]:
+        self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
+    ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
         """The GPU under a contract, and those of the questions that name others.
 
         Of several contracts there is no place under one without a price.
         """
         question = replace(question, request=replace(question.request, contract=contract))
         others = {
-            name: self._place(question, other, alone, f"{name.removesuffix('_gpu')} ")
+            name: self._place(question, other, is_only, f"{name.removesuffix('_gpu')} ")
             for name in self.workload.other_gpus
             if (other := getattr(self.request, name)) is not None
         }
-        place = self._place(question, gpu, alone, "")
+        place = self._place(question, gpu, is_only, "")
         if not isinstance(self.request.contract, tuple):
             yield place, others
         elif all(one.site.offer is not None for one in (place, *others.values())):
@@ -217,22 +219,24 @@ class Outer:
             reason = f"{name}: no {contract} price is known"
             self.refused.append(({"gpu": name, "contract": str(contract)}, reason))
 
-    def _place(self, question: Question, gpu: str | None, alone: bool, label: str) -> Place:
-        notes = Notes(self.notes.catalogue)
-        place = read_place(question.request, gpu, question.counts, notes, is_only=alone)
+    def _place(
+        self, question: WorkloadQuestion, gpu: str | None, is_only: bool, label: str
+    ) -> PricedHardware:
+        notes = PlanNotes(self.notes.catalogue)
+        place = read_priced_hardware(question.request, gpu, question.counts, notes, is_only=is_only)
         self.notes.digests.update(notes.digests)
         if gpu is not None:
             self.words.setdefault("gpu", {}).setdefault(place.machine.gpu.name, gpu)
-        if alone:
+        if is_only:
             named = {label + name: text for name, text in notes.defaults.items()}
             self.notes.defaults.update(named)
             new = [name for name in notes.assumed if name not in self.notes.assumed]
             self.notes.assumed += new
         return place
 
-    def _space(self, question: Question, alone: bool) -> SearchSpace:
+    def _space(self, question: WorkloadQuestion, is_only: bool) -> SearchSpace:
         name, origin = question.space
-        if origin is not None and alone:
+        if origin is not None and is_only:
             self.notes.defaults["space"] = f"{name} ({origin})"
         try:
             found = self.notes.catalogue.load_space(name)
@@ -243,15 +247,15 @@ class Outer:
             other = "serve" if space.engine else "train"
             raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
         self.notes.digests[f"space {space.name}"] = found.digest
-        self._noting(alone).tried.update(self.workload.tried(question, space))
+        self._noting(is_only).tried.update(self.workload.tried(question, space))
         return space
 
     def _profiles(
-        self, question: Question, space: SearchSpace, place: Place, alone: bool
+        self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
     ) -> list[FrameworkProfile | EngineProfile]:
         """The frameworks or engines: those that were given, all current ones, or the space's."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
-        notes, gpu = self._noting(alone), place.machine.gpu
+        notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
@@ -266,12 +270,16 @@ class Outer:
             words = [first]
             if is_open:
                 words, origin = self._current(question, first, place), _CURRENT
-            elif not runs_on(load(first).spec, gpu) and (own := self._own(question, first, place)):
+            elif not runs_on(load(first).spec, gpu) and (
+                own := self._supported_profiles(question, first, place)
+            ):
                 words, origin = own[:1], f"{first}, the usual one, does not run on {gpu.vendor}"
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
-        return [self._profile(word, self._noting(alone and len(words) == 1)) for word in words]
+        return [self._profile(word, self._noting(is_only and len(words) == 1)) for word in words]
 
-    def _released(self, words: Sequence[str], number: str, place: Place, notes: Notes) -> str:
+    def _released(
+        self, words: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
+    ) -> str:
         """The profile of a release of the engine, where that is named without one.
 
         Raises SearchSpaceError if it is no release, or there are several engines.
@@ -291,9 +299,9 @@ class Outer:
         notes.defaults["engine"] = f"{profile} (the profile of release {number})"
         return profile
 
-    def _current(self, question: Question, first: str, place: Place) -> list[str]:
+    def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
         """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
-        found = self._own(question, first, place)
+        found = self._supported_profiles(question, first, place)
         if not found:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
             such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
@@ -301,7 +309,9 @@ class Outer:
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
         return found
 
-    def _own(self, question: Question, first: str, place: Place) -> list[str]:
+    def _supported_profiles(
+        self, question: WorkloadQuestion, first: str, place: PricedHardware
+    ) -> list[str]:
         """Current profiles that run on the GPU, else those of its vendor alone; none where none.
 
         What current ones have left behind was not written for, either, by others of its vendor.
@@ -321,7 +331,7 @@ class Outer:
                 own.append(name)
         return found or ([] if is_left_behind else own)
 
-    def _profile(self, name: str, notes: Notes) -> FrameworkProfile | EngineProfile:
+    def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
         kind = self.workload.profile_kind
         loaded = self.notes.catalogue.load_profile(kind, name)
         self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
@@ -333,18 +343,20 @@ class Outer:
 
     def _inner(
         self,
-        question: Question,
+        question: WorkloadQuestion,
         space: SearchSpace,
         profile: object,
-        place: Place,
-        others: Mapping[str, Place],
-    ) -> Iterator[tuple[Scene, Cell]]:
+        place: PricedHardware,
+        others: Mapping[str, PricedHardware],
+    ) -> Iterator[tuple[HardwareScenario, Cell]]:
         """A scene for each precision and each number of GPUs, with those if there are several."""
         name, request = self.workload.precision, question.request
         asked: list[str | float | None] = [None]
         if request.precision is not None:
-            codes = checked(name, _listed(request.precision, glossary()[name].enumeration.usual()))
-            asked = [word(name, code) for code in codes]
+            codes = coded_values(
+                name, _listed(request.precision, glossary()[name].enumeration.usual())
+            )
+            asked = [format_value(name, code) for code in codes]
         several = len(question.counts) > 1
         for precision in asked:
             outer: dict[str, Value] = {}
@@ -354,7 +366,7 @@ class Outer:
                 inner = replace(request, settings={**request.settings, name: [precision]})
             for count in question.counts if several else [0]:
                 counts = (count,) if several else question.counts
-                scene = Scene(
+                scene = HardwareScenario(
                     question=replace(question, request=inner, counts=counts),
                     space=space,
                     profile=profile,
@@ -367,11 +379,11 @@ class Outer:
                 )
 
 
-def _listed(given: object, every: Sequence[object]) -> Sequence[Any]:
+def _listed(value: object, every: Sequence[object]) -> Sequence[Any]:
     """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
-    if given in (ALL, (ALL,), [ALL]):
+    if value in (ALL, (ALL,), [ALL]):
         return every
-    words = given if isinstance(given, tuple | list) else [given]
+    words = value if isinstance(value, tuple | list) else [value]
     return [*dict.fromkeys(words)]
 
 
@@ -422,7 +434,7 @@ class Plan:
         }
 
 
-@steady()
+@snapshot_files()
 def make_plan(request: Request) -> Plan:
     """Read the specs that a request names and state its search problem.
 
@@ -430,8 +442,8 @@ def make_plan(request: Request) -> Plan:
     """
     sure = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
-    notes = Notes(catalogue)
-    match = Outer(workload, _counted(request, catalogue), notes).search()
+    notes = PlanNotes(catalogue)
+    match = RequestExpander(workload, _counted(request, catalogue), notes).search()
     question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question), sure)
@@ -453,7 +465,7 @@ def make_plan(request: Request) -> Plan:
         # What decides the answer comes first: a short report may have no room for all.
         defaults={
             **limit_notes(limits),
-            **sureness_notes(match.sources, limits, request),
+            **confidence_notes(match.sources, limits, request),
             **notes.defaults,
             **tried_notes(notes.tried),
         },
@@ -482,7 +494,7 @@ def _counted(request: Request, catalogue: Catalogue) -> Request:
     return replace(request, num_gpus=every_count(most))
 
 
-def one_configuration(request: Request, burst: int | None = None) -> Plan:
+def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     """The plan of one configuration: what is not set keeps its default, not that of a space.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
@@ -512,7 +524,7 @@ def _sent_at_once(request: Request, burst: int | None) -> Request:
     return replace(request, num_requests=burst)
 
 
-def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
+def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
     """The one configuration of a plan; limits of the request reject it, too.
 
     Raises SearchSpaceError or InfeasibleError if its numbers of workers, its burst or its rate are
@@ -525,7 +537,7 @@ def evaluated(plan: Plan, burst: int | None = None) -> Evaluation:
     return replace(found, rejected_by=rejected_by)
 
 
-def answered(plan: Plan, result: SearchResult) -> Plan:
+def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
     """The plan with what a result tells of what nobody gave.
 
     That is the types of the recommended plan, and the limits that plans keep: wider ones than
@@ -538,9 +550,9 @@ def answered(plan: Plan, result: SearchResult) -> Plan:
     return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
 
 
-def result_of(plan: Plan, found: Evaluation) -> SearchResult:
+def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
     """One configuration as the result of a search that looked at nothing else."""
     started = time.perf_counter()
     groups, (collector,) = grouped(plan.problem)
-    collector.add(found.candidates)
+    collector.add(evaluation.candidates)
     return SearchResult.of(plan.problem, groups, started)

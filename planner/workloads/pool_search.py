@@ -18,17 +18,17 @@ from planner.configurations.table import ServingConfigurations, pick, positions_
 from planner.estimators.inference.disaggregated import (
     DecodeWorkers,
     PrefillWorkers,
+    decode_only,
     decode_workers,
-    decoding_alone,
     prefill_workers,
 )
-from planner.estimators.inference.prefixes import Load, in_agreement, prefixes_at
-from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.prefixes import ReplicaLoad, in_agreement, prefixes_at
+from planner.estimators.inference.setting import PrefixHits, ServingSetting
 from planner.optimize.pareto import pareto_front
 from planner.optimize.problem import Constraint, Objective
 from planner.question.terms import terms_about
 from planner.workloads.deployments import rounded_up
-from planner.workloads.room import filled
+from planner.workloads.room import with_filled_cache
 
 _EVERY_WAY_UP_TO = 4096
 # Then neighbours differ by 0.8 % of all GPUs, far less than predictions are off.
@@ -106,11 +106,11 @@ class PoolSpace:
         have.
         """
 
-        def workers(prefixes: Prefixes | None) -> PrefillWorkers:
+        def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
             setting = replace(self.prefill_setting, prefixes=prefixes)
             return prefill_workers(setting, configurations, inside_fabric=False)
 
-        def found(judged: PrefillWorkers) -> Prefixes:
+        def found(judged: PrefillWorkers) -> PrefixHits:
             c, whole, replicas = judged.configurations, self.request_rate, number
             if replicas is None and whole is not None:
                 replicas = np.maximum(whole / judged.request_rate, 1.0)
@@ -118,7 +118,7 @@ class PoolSpace:
                 replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
             most = self.prefill_setting.workload.request_rate
             rate = np.minimum(replicas * judged.request_rate, np.inf if most is None else most)
-            load = Load(replicas=replicas, rate=rate, running=c.concurrency)
+            load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return prefixes_at(judged.setting, c, judged.memory, load)
 
@@ -143,8 +143,8 @@ class PoolSpace:
         if not self.waits:
             return workers
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            held = filled(
-                setting, configurations, workers.memory, lambda c: decoding_alone(setting, c)
+            held = with_filled_cache(
+                setting, configurations, workers.memory, lambda c: decode_only(setting, c)
             )
         if held is configurations:
             return workers
@@ -152,7 +152,7 @@ class PoolSpace:
 
 
 @record(kw_only=True)
-class Pair:
+class WorkerPairs:
     """Workers that prefill and workers that decode, row by row, and their numbers."""
 
     prefill: PrefillWorkers
@@ -161,13 +161,13 @@ class Pair:
     num_decode: FloatArray
 
 
-def pairs(
+def pair_workers(
     space: PoolSpace,
     prefill: PrefillWorkers,
     decode: DecodeWorkers,
     goals: Sequence[Objective],
     limits: Sequence[Constraint],
-) -> Iterator[Pair]:
+) -> Iterator[WorkerPairs]:
     """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
     times = (prefill.prompt_time, prefill.service_time, prefill.transfer_time)
     allowed = _enough_room(prefill, limits)
@@ -175,7 +175,7 @@ def pairs(
     second = _decode_front(decode, goals, limits)
     for table in _tables(_paired(space, first, second)):
         before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
-        yield Pair(
+        yield WorkerPairs(
             prefill=_rows(first, before),
             decode=_rows(second, after),
             num_prefill=table[2],

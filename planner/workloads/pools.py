@@ -23,7 +23,7 @@ from planner.estimators.inference.disaggregated import (
     token_time_at_rate,
 )
 from planner.estimators.inference.percentiles import PoolSpread
-from planner.estimators.inference.prefixes import Caches, Load, cache_sizes, caches_at
+from planner.estimators.inference.prefixes import PrefixCaches, ReplicaLoad, cache_sizes, caches_at
 from planner.estimators.inference.serving import (
     decode_steps,
     prefix_share,
@@ -37,13 +37,13 @@ from planner.formulas.power import board_share
 from planner.optimize.problem import Constraint, Objective
 from planner.optimize.source import Block, Columns, Need, count_codes
 from planner.specs.power import PowerProfile
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.workloads.base import floats, repeated
 from planner.workloads.deployments import (
     DISAGGREGATED,
     PARAMETERS,
     Deployments,
-    Promises,
+    ServiceLevels,
     ServingSource,
     cache_of,
     fit_probability,
@@ -53,7 +53,7 @@ from planner.workloads.deployments import (
     parameter_columns,
     reuse_columns,
 )
-from planner.workloads.pool_search import PoolSpace, headroom, pairs
+from planner.workloads.pool_search import PoolSpace, headroom, pair_workers
 from planner.workloads.simplicity import pool_complexity
 
 
@@ -63,8 +63,8 @@ class PoolSource(ServingSource):
 
     setting: ServingSetting
     space: PoolSpace
-    site: Site
-    prefill_site: Site
+    site: OperatingTerms
+    prefill_site: OperatingTerms
     mesh: None = None
     mode: str = DISAGGREGATED
 
@@ -82,15 +82,15 @@ class PoolSource(ServingSource):
         return self.space.prefill_setting.machine.gpu.name
 
     @property
-    def sites(self) -> tuple[Site, ...]:
+    def sites(self) -> tuple[OperatingTerms, ...]:
         """On what terms the GPUs of both pools run."""
         return self.prefill_site, self.site
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
         prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
-        return {**super().asked, **prefill}
+        return {**super().question_columns, **prefill}
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
         """The same source with what ``change`` makes of the settings of both pools."""
@@ -148,7 +148,7 @@ class PoolSource(ServingSource):
             decode=decode,
             pools=pools,
             run=run,
-            promises=Promises(
+            promises=ServiceLevels(
                 num_gpus=c.num_gpus,
                 request_rate=run.request_rate,
                 time_to_first_token=run.time_to_first_token,
@@ -193,7 +193,7 @@ class PoolSource(ServingSource):
         dropped = self._rejected(prefill) + self._rejected(decode)
         yield Block(candidates=None, dropped=dropped, num_rows=0)
         codes: CodeArray = np.zeros((), dtype=np.int8)
-        for pair in pairs(self.space, prefill, decode, goals, predicted):
+        for pair in pair_workers(self.space, prefill, decode, goals, predicted):
             pools = self.deployed(
                 pair.prefill,
                 pair.decode,
@@ -374,10 +374,10 @@ class PoolDeployments(Deployments):
         return source.prefill_site.rate(prefill)
 
     @property
-    def caches(self) -> Caches:
+    def caches(self) -> PrefixCaches:
         """The caches of prefixes of the prefill workers, at what is answered."""
         c, workers = self.prefill.configurations, self.configurations.prefill_replicas
-        load = Load(replicas=workers, rate=self.request_rate, running=c.concurrency)
+        load = ReplicaLoad(replicas=workers, rate=self.request_rate, running=c.concurrency)
         return caches_at(self.setting, c, self.prefill.memory, load)
 
     @property

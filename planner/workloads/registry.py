@@ -30,7 +30,7 @@ def workload_names() -> tuple[str, ...]:
     return (*_SHIPPED, *(name for name in _REGISTERED if name not in _SHIPPED))
 
 
-def known_workload(name: str) -> str:
+def as_workload_name(name: str) -> str:
     """The name, if it is that of a workload.
 
     Raises SearchSpaceError if it is not.
@@ -47,7 +47,7 @@ def workload_of(name: str) -> Workload:
 
     Raises SearchSpaceError if it is unknown.
     """
-    if known_workload(name) not in _REGISTERED:
+    if as_workload_name(name) not in _REGISTERED:
         module, attribute = _SHIPPED[name]
         _REGISTERED[name] = getattr(import_module(module), attribute)
     return _REGISTERED[name]

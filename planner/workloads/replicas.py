@@ -28,25 +28,25 @@ from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.prefixes import (
     ROUNDS,
-    Caches,
-    Load,
+    PrefixCaches,
+    ReplicaLoad,
     cache_sizes,
     caches_at,
     in_agreement,
     prefixes_at,
 )
 from planner.estimators.inference.serving import prefix_share
-from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.setting import PrefixHits, ServingSetting
 from planner.estimators.ownership import outlay
 from planner.estimators.power import PowerDraw
 from planner.optimize.source import Columns, Need, possible_mesh
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.workloads.base import counts, floats, repeated
 from planner.workloads.deployments import (
     AGGREGATED,
     PARAMETERS,
     Deployments,
-    Promises,
+    ServiceLevels,
     ServingSource,
     cache_of,
     fit_probability,
@@ -57,7 +57,7 @@ from planner.workloads.deployments import (
     reuse_columns,
     rounded_up,
 )
-from planner.workloads.room import filled
+from planner.workloads.room import with_filled_cache
 from planner.workloads.simplicity import replica_complexity
 
 _BLOCK_ROWS = 2**16
@@ -74,7 +74,7 @@ class ReplicaSource(ServingSource):
     setting: ServingSetting
     mesh: OpenMesh[ServingConfigurations]
     request_rate: float | None
-    site: Site
+    site: OperatingTerms
     mode: str = AGGREGATED
     sure_share: float = 1.0
     waits: bool = False
@@ -83,10 +83,10 @@ class ReplicaSource(ServingSource):
     published = "online"
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """The tokens of a request, and what a GPU costs."""
-        prefill = {f"prefill_{name}": value for name, value in Site().columns.items()}
-        return {**super().asked, **prefill}
+        prefill = {f"prefill_{name}": value for name, value in OperatingTerms().columns.items()}
+        return {**super().question_columns, **prefill}
 
     def broken(self, configurations: ServingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -141,16 +141,16 @@ class ReplicaSource(ServingSource):
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
         """The estimate where each configuration finds what its own caches keep at its capacity."""
 
-        def again(prefixes: Prefixes) -> ServingEstimate:
+        def again(prefixes: PrefixHits) -> ServingEstimate:
             setting = replace(self.setting, prefixes=prefixes)
             return evaluate_serving(setting, estimate.configurations, estimate.rejected_by)
 
         return in_agreement(estimate, again, self._prefixes)
 
-    def _prefixes(self, estimate: ServingEstimate) -> Prefixes:
+    def _prefixes(self, estimate: ServingEstimate) -> PrefixHits:
         """What is found where all places of an estimate are taken."""
         c, promises = estimate.configurations, self._promises(estimate)
-        load = Load(
+        load = ReplicaLoad(
             replicas=promises.num_gpus / c.replica_gpus,
             rate=promises.request_rate,
             running=c.concurrency,
@@ -169,9 +169,9 @@ class ReplicaSource(ServingSource):
             return configurations
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             memory = serving_memory(self.setting, configurations)
-            return filled(self.setting, configurations, memory)
+            return with_filled_cache(self.setting, configurations, memory)
 
-    def _promises(self, estimate: ServingEstimate) -> Promises:
+    def _promises(self, estimate: ServingEstimate) -> ServiceLevels:
         c, served = estimate.configurations, estimate.served
         replicas = c.data_parallel
         if not self.counts and self.request_rate is not None:
@@ -187,7 +187,7 @@ class ReplicaSource(ServingSource):
                 # As a benchmark reports it, until its last answer.
                 rate = rate * reported
                 makespan = each / rate
-        return Promises(
+        return ServiceLevels(
             num_gpus=num_gpus,
             request_rate=rate * replicas,
             time_to_first_token=served.time_to_first_token,
@@ -268,7 +268,7 @@ class Replicas(Deployments):
             # Fewer are in it than at its capacity, so that more is kept, so that fewer are.
             for _ in range(ROUNDS):
                 carried, running = served.request_rate * replicas, served.in_flight
-                load = Load(replicas=replicas, rate=carried, running=running)
+                load = ReplicaLoad(replicas=replicas, rate=carried, running=running)
                 setting = replace(setting, prefixes=prefixes_at(setting, c, estimate.memory, load))
                 served = served_at_rate(setting, c, estimate.memory, offered)
         promises = self.promised_at(
@@ -317,10 +317,10 @@ class Replicas(Deployments):
         return self.promises.price * self.estimate.served.utilization
 
     @property
-    def caches(self) -> Caches:
+    def caches(self) -> PrefixCaches:
         """The caches of prefixes, at what is answered."""
         replicas = self.num_gpus / self.held.replica_gpus
-        load = Load(replicas=replicas, rate=self.request_rate, running=self.in_flight)
+        load = ReplicaLoad(replicas=replicas, rate=self.request_rate, running=self.in_flight)
         return caches_at(self.setting, self.held, self.estimate.memory, load)
 
     @property

@@ -20,7 +20,7 @@ from planner.formulas.reuse import (
 )
 from planner.logs.traces import Trace
 from planner.question.request import Request
-from planner.specs.reuse import CACHES, Reuse
+from planner.specs.reuse import CACHES, HitRateCurve
 from planner.specs.serving import ServingWorkload
 from planner.workloads.traffic import state_of, trace_of
 
@@ -33,17 +33,19 @@ _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
 _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
-def trace_reuse(path: Path, router: str, part: str | None = None) -> Reuse | None:
+def trace_reuse(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
     """The same of a file's trace, or a part of it, looked at once as long as it stays the same."""
     return _of_file(router, part, *state_of(path))
 
 
 @cache
-def _of_file(router: str, part: str | None, path: Path, changed: int, size: int) -> Reuse | None:
+def _of_file(
+    router: str, part: str | None, path: Path, changed: int, size: int
+) -> HitRateCurve | None:
     return measured_reuse(trace_of(path, part), router)
 
 
-def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> Reuse | None:
+def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
     """What the prompts of a trace share, from the blocks that it names; None where it names none.
 
     By the distance of each use of a block from the one before, in other blocks: a cache that
@@ -90,7 +92,7 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> Reuse | None:
     steps = np.diff(sizes) * (1 / left[1:] + 1 / left[:-1]) / 2
     times = np.cumsum(np.concatenate([[sizes[0] / left[0]], steps]))
     answer = float(trace.output_tokens.mean())
-    return Reuse(
+    return HitRateCurve(
         times=tuple(times.tolist()),
         hits=tuple(hits.tolist()),
         filled=tuple((sizes + answer * times).tolist()),
@@ -101,7 +103,7 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> Reuse | None:
     )
 
 
-def session_reuse(request: Request, work: ServingWorkload) -> Reuse | None:
+def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | None:
     """What the requests of sessions share whose contexts grow; None of single requests.
 
     A request has all prompts and answers of its session before it, and as many new tokens as make
@@ -140,7 +142,7 @@ def session_reuse(request: Request, work: ServingWorkload) -> Reuse | None:
     uses = np.arange(1, number)
     shares = (number - uses) / (number * (number - 1) / 2)
     own = hits - shared / prompt
-    return Reuse(
+    return HitRateCurve(
         times=tuple(_GAPS[kept].tolist()),
         hits=tuple(hits[kept].tolist()),
         filled=tuple(filled[kept].tolist()),
@@ -159,7 +161,7 @@ def is_drawn(router: str) -> bool:
     return checked_router(router) == "random"
 
 
-def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
+def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
     """What the requests of a question have in common with earlier ones, as far as it is said.
 
     Nothing more where the share that is found is given.
@@ -184,15 +186,15 @@ def reuse_of(request: Request, work: ServingWorkload) -> Reuse | None:
     return found
 
 
-def checked_router(given: str) -> str:
+def checked_router(text: str) -> str:
     """How requests find a replica.
 
     Raises SpecError if it is no way that is known.
     """
-    word = given.strip().lower().replace("-", "_")
+    word = text.strip().lower().replace("-", "_")
     if word not in ROUTERS:
         hint = did_you_mean(word, ROUTERS)
-        raise SpecError(f"--router is one of {', '.join(ROUTERS)}, not {given!r}.{hint}")
+        raise SpecError(f"--router is one of {', '.join(ROUTERS)}, not {text!r}.{hint}")
     return word
 
 

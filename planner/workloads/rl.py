@@ -11,29 +11,29 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import first
-from planner.base.cells import Value, number_in
+from planner.base.cells import Value, number_of_row
 from planner.base.enums import AdapterKind
 from planner.base.software_enums import Placement
-from planner.base.text import large
+from planner.base.text import format_large
 from planner.base.training_names import AdapterSync, Algorithm
 from planner.configurations.enumerate import (
     AXES,
     Factor,
     OpenMesh,
-    checked,
-    factor,
-    listed,
+    as_values,
+    coded_values,
     refuse_unknown,
+    single_axis,
 )
 from planner.configurations.rl import ROLLOUT, RlConfigurations
 from planner.configurations.rl_rules import (
-    OWN_RULES,
+    RL_ONLY_RULES,
     RL_REJECTING,
     ROLLOUT_CACHE,
     RlContext,
-    misplaced,
+    is_misplaced,
 )
-from planner.configurations.table import DEGREES, NAMES, Reason, word
+from planner.configurations.table import DEGREES, NAMES, Reason, format_value
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.ideal import ideal_framework
 from planner.estimators.inference.serving import decode_batch
@@ -51,20 +51,20 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import ModelSpec
 from planner.specs.profile import engine_on
-from planner.specs.rollouts import RlWork, Rollouts
+from planner.specs.rollouts import RlWorkload, RolloutProfile
 from planner.specs.search_space import SearchSpace
-from planner.specs.workload import Adapted
+from planner.specs.workload import AdapterSetup
 from planner.workloads.base import (
     ALL_MODULES,
-    Question,
-    Scene,
+    HardwareScenario,
+    ResultWording,
     TimedPart,
     TimedStep,
-    Wording,
     Workload,
-    judged_once,
+    WorkloadQuestion,
+    evaluate_single,
 )
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.place import gpu_counts
 from planner.workloads.rl_runs import RlRuns, RlSource, splits
 from planner.workloads.serving import timed_inference
@@ -97,12 +97,12 @@ _CAP = 4
 _VARIATION = 0.8
 _NODES = "nodes"
 """What a space says of ``train_gpus`` where all multiples of a node are tried."""
-_OWN = tuple(name for name in RlConfigurations.names() if name not in NAMES)
-_ADAPTED = Adapted.__dataclass_fields__
+_RL_ONLY_PARAMETERS = tuple(name for name in RlConfigurations.names() if name not in NAMES)
+_ADAPTED = AdapterSetup.__dataclass_fields__
 _LEARNING = terms_about("learning_setting")
 
 
-def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
     """The model, the step and the space of a request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -113,7 +113,7 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     given = request.space
-    return Question(
+    return WorkloadQuestion(
         request=request,
         model=model,
         work=_work(request, model, notes),
@@ -125,12 +125,12 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
     )
 
 
-def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
+def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
     """The step that is asked for; what nobody said is noted."""
     values: dict[str, object] = {
         name: getattr(request, name)
         for name in terms_of("rl", "question")
-        if name in RlWork.__dataclass_fields__
+        if name in RlWorkload.__dataclass_fields__
     }
     for name, usual in _USUAL.items():
         if values[name] is None:
@@ -161,7 +161,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> RlWork:
     values["steps"] = request.max_steps or _STEPS
     if request.max_steps is None:
         notes.defaults["max_steps"] = f"{_STEPS:,}, for which time and cost are shown (default)"
-    work = check_spec(RlWork, values, where="the step")
+    work = check_spec(RlWorkload, values, where="the step")
     _check(work, model)
     return work
 
@@ -178,7 +178,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
     return AdapterSync(given)
 
 
-def _check(work: RlWork, model: ModelSpec) -> None:
+def _check(work: RlWorkload, model: ModelSpec) -> None:
     if not any(each.causal for each in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
@@ -201,7 +201,7 @@ def _check(work: RlWork, model: ModelSpec) -> None:
         )
 
 
-def _sources(scene: Scene) -> list[Source]:
+def _sources(scene: HardwareScenario) -> list[Source]:
     question, profile, place = scene.question, scene.profile, scene.place
     rollouts = profile.rollouts
     if rollouts is None:
@@ -237,7 +237,7 @@ def _sources(scene: Scene) -> list[Source]:
     ]
 
 
-def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
+def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
     """The engine that generates: the framework's, or another that it has."""
     known = (rollouts.engine, *rollouts.engines)
     given = scene.question.request.engine or rollouts.engine
@@ -253,12 +253,12 @@ def _engine(scene: Scene, framework: str, rollouts: Rollouts) -> str:
     return word
 
 
-def generating(engine: EngineProfile, rollouts: Rollouts) -> EngineProfile:
+def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
     """The engine with as many answers at once as its framework lets it generate."""
     return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
-def _lacking(work: RlWork, rollouts: Rollouts) -> str:
+def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
     """What of the work a framework does not train on generated answers; empty where all."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
         known = " and ".join(rollouts.adapters) or "no adapters"
@@ -274,7 +274,7 @@ def _lacking(work: RlWork, rollouts: Rollouts) -> str:
     return ""
 
 
-def _suits(question: Question, framework: FrameworkProfile) -> bool:
+def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
     """Whether a framework generates answers and trains what is asked for on them."""
     rollouts = framework.rollouts
     return rollouts is not None and not _lacking(question.work, rollouts)
@@ -292,14 +292,14 @@ def rl_mesh(
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
     said = {**space.parameters, **settings}
-    if checked("micro_batch_size", listed(said.get("micro_batch_size", 1), {})) != [1]:
+    if coded_values("micro_batch_size", as_values(said.get("micro_batch_size", 1), {})) != [1]:
         raise SearchSpaceError(
             "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
             "--micro-batch-tokens."
         )
     plain = plain_values("rl")
     split = _splits(setting, said, counts)
-    own = [name for name in _OWN if name not in split]
+    own = [name for name in _RL_ONLY_PARAMETERS if name not in split]
     trainer = mesh_of(
         replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
         {n: v for n, v in settings.items() if n in NAMES},
@@ -311,9 +311,9 @@ def rl_mesh(
     apart = (*split, "micro_batch_size")
     axes: list[list[Factor]] = [[split]]
     axes += [[{name: trainer.values(name)} for name in axis if name not in apart] for axis in AXES]
-    axes.append([factor(kind, "micro_batch_size", [1])])
-    values = {name: checked(name, listed(said.get(name, plain[name]), {})) for name in own}
-    axes.append([factor(kind, name, values[name]) for name in own])
+    axes.append([single_axis(kind, "micro_batch_size", [1])])
+    values = {name: coded_values(name, as_values(said.get(name, plain[name]), {})) for name in own}
+    axes.append([single_axis(kind, name, values[name]) for name in own])
     return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
 
 
@@ -321,10 +321,10 @@ def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int
     """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
     plain = plain_values("rl")
     names = (PLACEMENT, *_LEARNING)
-    values = {name: listed(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
+    values = {name: as_values(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
     is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
-    given = [0.0] if is_open else checked(TRAIN_GPUS, values[TRAIN_GPUS])
-    choices = [checked(name, values[name]) for name in names]
+    given = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
+    choices = [coded_values(name, values[name]) for name in names]
     rows = []
     for count, (placement, *others) in product(counts, product(*choices)):
         trains = given
@@ -335,7 +335,7 @@ def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int
     heads = ("num_gpus", TRAIN_GPUS, *names)
     found = {n: RlConfigurations.cast(n, one) for n, one in zip(heads, columns, strict=True)}
     context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
-    possible = ~misplaced(found, context)
+    possible = ~is_misplaced(found, context)
     if possible.any():
         found = {name: kept[possible] for name, kept in found.items()}
     return found
@@ -382,7 +382,7 @@ def _settled(source: Source) -> dict[str, Value]:
     }
 
 
-def _asked(setting: RlSetting) -> list[str]:
+def _question_words(setting: RlSetting) -> list[str]:
     """What a step has to do, in a line or two."""
     work = setting.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
@@ -405,7 +405,7 @@ def _adapter_words(setting: RlSetting) -> str:
     """What of a frozen model is trained, and what the engine is given of it."""
     work = setting.workload
     given = "they alone" if setting.serves_adapter else "all weights with them added"
-    count = large(adapter_parameter_count(setting.packed))
+    count = format_large(adapter_parameter_count(setting.packed))
     return (
         f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
         "published step trains adapters, so that intervals are those of steps of all weights"
@@ -437,18 +437,18 @@ def _older(row: Mapping[str, object]) -> list[str]:
 
 def _split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
-    train, rollout = number_in(row, "train_gpus"), number_in(row, "rollout_gpus")
+    train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     is_apart = row["placement"] != Placement.COLOCATED.word
     gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
     known = terms_of("train", "parameter")
-    sizes = {known[name].short: number_in(row, name) for name in DEGREES if name in row}
+    sizes = {known[name].short: number_of_row(row, name) for name in DEGREES if name in row}
     degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
     split = " ".join(
-        f"{short}{number_in(row, name):,.0f}"
+        f"{short}{number_of_row(row, name):,.0f}"
         for short, name in _ENGINE.items()
-        if number_in(row, name) > 1
+        if number_of_row(row, name) > 1
     )
-    number = rollout / number_in(row, _ENGINE["tp"])
+    number = rollout / number_of_row(row, _ENGINE["tp"])
     return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
 
 
@@ -482,9 +482,9 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
         f"{tp:,.0f} of {generates:,.0f} GPUs",
         f"{batch:,.0f} of {setting.workload.samples:,}",
         f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
-        f"that takes {text.gibibytes(first(runs.step.rollout.needed))} a GPU with all weights",
+        f"that takes {text.format_gib(first(runs.step.rollout.needed))} a GPU with all weights",
     )
-    rules: tuple[Reason, ...] = (*OWN_RULES, ROLLOUT_CACHE)
+    rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
     return {rule.name: told for rule, told in zip(rules, words, strict=True)}
 
 
@@ -519,7 +519,7 @@ def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
         return ""
     own = first(getattr(runs.configurations, name))
     best = min(kept, key=lambda value: abs(value - own))
-    return f"{name}={word(name, best)}".lower()
+    return f"{name}={format_value(name, best)}".lower()
 
 
 def _divisors(whole: int) -> list[float]:
@@ -538,7 +538,7 @@ RL = Workload(
     settled=_settled,
     usual=default_notes,
     unset=source_defaults,
-    once=judged_once,
+    once=evaluate_single,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=_suits,
     weighed=("time_to_train_days", "cost_usd", "num_gpus"),
@@ -546,13 +546,13 @@ RL = Workload(
     lengths=(*terms_about("length", "rl"), *_LONGEST),
     longest=_LONGEST,
     batch="",
-    wording=Wording(
+    wording=ResultWording(
         noun="plan",
-        asked=_asked,
+        question_lines=_question_words,
         in_short=plan_words,
         brief=plan_words,
         layout=layout,
-        in_layout=(*DEGREES[:-1], *_OWN[:4], *_ENGINE.values(), "rollout_gpus"),
+        in_layout=(*DEGREES[:-1], *_RL_ONLY_PARAMETERS[:4], *_ENGINE.values(), "rollout_gpus"),
         blamed=_blamed,
         legend=lambda _: (
             "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
@@ -567,7 +567,11 @@ RL = Workload(
             "tokens_per_s_per_gpu",
             "peak_memory_gib",
         ),
-        told=("step_time_s", "tokens_per_s_per_gpu", "cost_per_million_trained_tokens_usd"),
+        shown_columns=(
+            "step_time_s",
+            "tokens_per_s_per_gpu",
+            "cost_per_million_trained_tokens_usd",
+        ),
         of_objective={"throughput": "tokens_per_s", "memory_headroom": "peak_memory_gib"},
     ),
 )

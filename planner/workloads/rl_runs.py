@@ -8,17 +8,17 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, first, flat
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, broadcast_flat, first
 from planner.base.cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
 from planner.confidence.classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
-from planner.confidence.rl import OwnSteps, rl_confidence
+from planner.confidence.rl import FittedSteps, rl_confidence
 from planner.configurations.enumerate import OpenMesh
 from planner.configurations.rl import RlConfigurations
-from planner.configurations.rl_rules import OWN_RULES, RL_REJECTING, RL_RULES, RlContext
+from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES, RlContext
 from planner.configurations.table import first_broken
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.estimate import broken_serving_rule
@@ -30,9 +30,9 @@ from planner.estimators.training.estimate import broken_rule
 from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_of
-from planner.specs.site import Site
-from planner.specs.workload import Adapted
-from planner.workloads.base import repeated, results, worded
+from planner.specs.site import OperatingTerms
+from planner.specs.workload import AdapterSetup
+from planner.workloads.base import format_parameter_column, repeated, term_columns
 from planner.workloads.simplicity import packed
 
 _BLOCK_ROWS = 2**20
@@ -61,7 +61,7 @@ class RlSource(Source):
     setting: RlSetting
     mesh: OpenMesh[RlConfigurations]
     counts: tuple[int, ...]
-    site: Site
+    site: OperatingTerms
     mode: str = ""
 
     rules = RL_REJECTING
@@ -81,12 +81,12 @@ class RlSource(Source):
         return self.site.reliability, self.site.contract
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """The answers of a step, and what a GPU costs."""
         work = self.setting.workload
         told: dict[str, Value] = {
             name: getattr(work, name)
-            for name in terms_of("rl", "question").keys() - Adapted.__dataclass_fields__
+            for name in terms_of("rl", "question").keys() - AdapterSetup.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
         told["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
@@ -98,7 +98,7 @@ class RlSource(Source):
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
-        own = OwnSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
+        own = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
         told = own if gpu.name in rollouts.calibration_gpus and own.runs else None
         sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
         failures = calendar_factors(setting.packed, self.site, num_gpus)
@@ -109,11 +109,14 @@ class RlSource(Source):
         """One-based number of the first rule each configuration breaks, else 0."""
         setting, c = self.setting, configurations
         context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
-        codes = first_broken(OWN_RULES, c, context)
+        codes = first_broken(RL_ONLY_RULES, c, context)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             trainer = broken_rule(setting.packed, full_batches(setting, c))
             engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
-        for found, before in ((trainer, len(OWN_RULES)), (engine, len(OWN_RULES) + len(RULES))):
+        for found, before in (
+            (trainer, len(RL_ONLY_RULES)),
+            (engine, len(RL_ONLY_RULES) + len(RULES)),
+        ):
             numbered = np.where(found > 0, found + np.int8(before), np.int8(0)).astype(np.int8)
             codes = np.where(codes > 0, codes, numbered)
         return codes
@@ -316,20 +319,20 @@ class RlRuns(Candidates):
         holders = type(self), RunCost
         names = [name for name in known if any(hasattr(one, name) for one in holders)]
         without = {"num_gpus", "throughput", *words}
-        numbers = results([name for name in names if name not in without], self, self.run)
+        numbers = term_columns([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
         memory = zip(MEMORY_PHASES, self.step.phase_memory, strict=True)
         numbers |= {f"{phase}_memory_gib": size / GIB for phase, size in memory}
-        table = {name: worded(name, getattr(c, name), shape) for name in c.names()}
+        table = {name: format_parameter_column(name, getattr(c, name), shape) for name in c.names()}
         # Of colocated ones as it is set, so that a plan on other GPUs has all of them again.
         trains = np.where(c.colocated, c.train_gpus, c.trainer_gpus)
-        table["train_gpus"] = flat(trains, shape).astype(int).tolist()
-        table["rollout_gpus"] = flat(c.rollout_gpus, shape).astype(int).tolist()
+        table["train_gpus"] = broadcast_flat(trains, shape).astype(int).tolist()
+        table["rollout_gpus"] = broadcast_flat(c.rollout_gpus, shape).astype(int).tolist()
         texts = {
-            name: [each[code] for code in flat(getattr(self, name), shape)]
+            name: [each[code] for code in broadcast_flat(getattr(self, name), shape)]
             for name, each in words.items()
         }
-        hidden = flat(self.step.hidden_phases, shape)
+        hidden = broadcast_flat(self.step.hidden_phases, shape)
         texts["hidden_phases"] = [" ".join(HIDDEN[number]) for number in hidden]
-        listed = {name: flat(np.asarray(value), shape) for name, value in numbers.items()}
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in numbers.items()}
         return {**repeated(self.source.named, shape), **table, **listed, **texts}

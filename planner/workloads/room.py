@@ -17,7 +17,7 @@ _GRID = 64
 LARGEST_BATCH = _GRID**4
 
 
-def most_at_once(source: Source, configurations: ConfigurationTable) -> int:
+def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     """The most requests at once with which one configuration is accepted; 0 if not even one is.
 
     Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
@@ -33,15 +33,15 @@ def most_at_once(source: Source, configurations: ConfigurationTable) -> int:
     return fewest
 
 
-def as_many_as_fit(source: Source, configurations: ConfigurationTable) -> Candidates | None:
+def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
     """One configuration with the most requests at once that it has room for; None without any."""
-    most = most_at_once(source, configurations)
+    most = max_concurrency(source, configurations)
     if not most:
         return None
     return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
 
 
-def filled(
+def with_filled_cache(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     memory: ServingMemory,

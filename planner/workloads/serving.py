@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import first
-from planner.base.cells import Value, number_in
-from planner.base.text import gibibytes, percent
-from planner.configurations.enumerate import OpenMesh, checked, listed
+from planner.base.cells import Value, number_of_row
+from planner.base.text import format_gib, format_percent
+from planner.configurations.enumerate import OpenMesh, as_values, coded_values
 from planner.configurations.table import PREFILL, ConfigurationTable, ServingConfigurations
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.estimators.ideal import ideal_engine
@@ -27,12 +27,12 @@ from planner.specs.profile import engine_on
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import (
     ALL_MODULES,
-    Question,
-    Scene,
+    HardwareScenario,
+    ResultWording,
     TimedPart,
     TimedStep,
-    Wording,
     Workload,
+    WorkloadQuestion,
     merged,
 )
 from planner.workloads.batches import Batches, BatchSource, batch_once
@@ -40,17 +40,17 @@ from planner.workloads.confidence import serving_share
 from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
 from planner.workloads.images import image_answers, served_image_words
 from planner.workloads.open_facts import assumed_for_batches, assumed_limits, open_serving
-from planner.workloads.place import Place
+from planner.workloads.place import PricedHardware
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolDeployments, PoolSource
 from planner.workloads.replicas import Replicas, ReplicaSource
-from planner.workloads.room import LARGEST_BATCH, most_at_once
+from planner.workloads.room import LARGEST_BATCH, max_concurrency
 from planner.workloads.serving_once import serve_once
 from planner.workloads.serving_space import (
     SINGLE,
-    ask_serving,
     caches_activations,
     draft_of,
+    make_serving_question,
     on_gpus,
     serving_mesh,
     tried_types,
@@ -152,11 +152,11 @@ def requests(setting: ServingSetting) -> list[str]:
         all_in_all = "in all" if work.request_rate is not None else "requests that start together"
         words.append(f"{work.num_requests:,} {all_in_all}")
     if work.prefix_cache_hit_rate:
-        words.append(f"{percent(work.prefix_cache_hit_rate)} of prompts cached")
+        words.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
         words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
     if work.reuse is not None:
-        words.append(f"{percent(work.reuse.endless)} of prompts were used before")
+        words.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
         words.append(_drafted(work))
     if work.embedding_bits is not None:
@@ -167,7 +167,8 @@ def requests(setting: ServingSetting) -> list[str]:
         words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
     if setting.adapter_draws < math.inf:
         words.append(
-            f"of {work.num_adapters:,} adapters that requests name {percent(setting.adapter_hits)} "
+            f"of {work.num_adapters:,} adapters that requests name "
+            f"{format_percent(setting.adapter_hits)} "
             f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
         )
     words += served_image_words(setting.model, work)
@@ -194,7 +195,7 @@ def layout(row: Mapping[str, object]) -> str:
 
 def _split(row: Mapping[str, object], prefix: str) -> str:
     degrees = {
-        short: number_in(row, prefix + name) if row[prefix + name] else 1
+        short: number_of_row(row, prefix + name) if row[prefix + name] else 1
         for short, name in _DEGREES.items()
     }
     words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
@@ -226,7 +227,7 @@ def _blamed(candidates: Candidates, rule: str) -> str:
 
 def _room(row: Mapping[str, object], most: int) -> str:
     """How many of the requests find room; empty where it is not their number that lacks it."""
-    number = number_in(row, "concurrency")
+    number = number_of_row(row, "concurrency")
     return f"room for {most:,} of {number:,} requests" if most < number else ""
 
 
@@ -237,9 +238,9 @@ def _legend(shown: Mapping[str, Sequence[object]]) -> str:
     return f"layout: {shapes} (tp tensor, pp pipeline, dp attention data, ep expert parallel)"
 
 
-SERVING_WORDS = Wording(
+SERVING_WORDS = ResultWording(
     noun="plan",
-    asked=requests,
+    question_lines=requests,
     layout=layout,
     in_layout=tuple(_DEGREES.values()),
     in_short=_in_short,
@@ -256,7 +257,7 @@ SERVING_WORDS = Wording(
     ),
     of_objective={n: t.result for n, t in terms_of("serve", "objective").items() if t.result},
     from_end_to_end=True,
-    told=columns_about("serving_summary"),
+    shown_columns=columns_about("serving_summary"),
 )
 
 BATCH_WORDS = replace(
@@ -269,7 +270,7 @@ BATCH_WORDS = replace(
         "output_tokens_per_s_per_gpu",
         "cost_per_million_tokens_usd",
     ),
-    told=(
+    shown_columns=(
         "prefill_latency_s",
         "decode_latency_s",
         "request_latency_s",
@@ -292,7 +293,7 @@ _LENGTHS = terms_about("length", "serve")
 _NUMBERS = ("replicas", "prefill_replicas")
 
 
-def _sources(scene: Scene) -> list[Source]:
+def _sources(scene: HardwareScenario) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
     modes = _modes(request)
@@ -313,7 +314,7 @@ def _sources(scene: Scene) -> list[Source]:
     mesh = _mesh(scene, settings)
     sources: list[Source] = []
     for mode in modes:
-        places = [scene.place] if mode == AGGREGATED else [scene.place, _beside(scene)]
+        places = [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
         for place in places:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
@@ -332,7 +333,7 @@ def _sources(scene: Scene) -> list[Source]:
     return [_counted_on(source, request.limit_confidence) for source in sources]
 
 
-def _waits(scene: Scene, mesh: OpenMesh[ServingConfigurations]) -> bool:
+def _waits(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
     """Whether requests at once are a load, of which the engine holds what it has room for.
 
     Several numbers are a choice of what to hold, and one is a choice of slots unless clients send
@@ -355,7 +356,7 @@ def _counted_on(source: Source, confidence: float) -> Source:
     return source
 
 
-def _batch_sources(scene: Scene) -> list[Source]:
+def _batch_sources(scene: HardwareScenario) -> list[Source]:
     _check_kernels(scene, scene.place)
     return [
         BatchSource(
@@ -368,13 +369,13 @@ def _batch_sources(scene: Scene) -> list[Source]:
 
 
 def _pools(
-    scene: Scene,
+    scene: HardwareScenario,
     mesh: OpenMesh[ServingConfigurations],
     settings: Mapping[str, object],
     rate: float | None,
 ) -> PoolSource:
     """Workers of one ``mesh``, but for settings of the prefill workers alone."""
-    beside = _beside(scene)
+    beside = _prefill_hardware(scene)
     plain = {
         name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
     }
@@ -406,21 +407,21 @@ def _pools(
     )
 
 
-def _number(name: str, given: object) -> int | None:
+def _number(name: str, value: object) -> int | None:
     """One number of workers."""
-    if given is None:
+    if value is None:
         return None
-    values = checked(name, listed(given, {}))
+    values = coded_values(name, as_values(value, {}))
     if len(values) > 1:
         raise SearchSpaceError(f"Give one number of {name}, or none for all that fill the GPUs.")
     return int(values[0])
 
 
-def _beside(scene: Scene) -> Place:
+def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
     return scene.others.get("prefill_gpu", scene.place)
 
 
-def _setting(scene: Scene, place: Place) -> ServingSetting:
+def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
     question = scene.question
     kept, has = question.work.host_cache, place.machine.host_memory
     if kept and place.machine.gpu.unified_memory:
@@ -430,8 +431,8 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
         )
     if kept > has:
         raise SearchSpaceError(
-            f"--host-cache {gibibytes(kept)} is more than the host memory of a GPU, "
-            f"{gibibytes(has)} of {place.machine.gpu.name}: give no more."
+            f"--host-cache {format_gib(kept)} is more than the host memory of a GPU, "
+            f"{format_gib(has)} of {place.machine.gpu.name}: give no more."
         )
     setting = ServingSetting(
         machine=place.machine,
@@ -445,7 +446,7 @@ def _setting(scene: Scene, place: Place) -> ServingSetting:
     return replace(setting, sure_share=serving_share(setting, question.request.confidence))
 
 
-def _engine(scene: Scene, place: Place) -> EngineProfile:
+def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
     """The engine with its defaults on the GPU of a place, and with the options of the request."""
     request = scene.question.request
     is_offline = request.workload == "inference"
@@ -455,7 +456,9 @@ def _engine(scene: Scene, place: Place) -> EngineProfile:
     return with_options(engine, request)
 
 
-def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfigurations]:
+def _mesh(
+    scene: HardwareScenario, settings: Mapping[str, object]
+) -> OpenMesh[ServingConfigurations]:
     question = scene.question
     return serving_mesh(
         scene.space,
@@ -467,7 +470,7 @@ def _mesh(scene: Scene, settings: Mapping[str, object]) -> OpenMesh[ServingConfi
     )
 
 
-def _check_streams(scene: Scene) -> None:
+def _check_streams(scene: HardwareScenario) -> None:
     """Refuse an engine that serves no streams."""
     engine = scene.profile
     if not engine.scheduler.serves:
@@ -477,7 +480,7 @@ def _check_streams(scene: Scene) -> None:
         )
 
 
-def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
+def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
     """Replicas alone, of an engine whose caches stay in its slots."""
     if AGGREGATED not in modes:
         raise SearchSpaceError(
@@ -487,7 +490,7 @@ def _without_pools(scene: Scene, modes: Sequence[str]) -> list[str]:
     return [AGGREGATED]
 
 
-def _without_answers(scene: Scene, modes: Sequence[str]) -> list[str]:
+def _without_answers(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
     """Replicas alone: no worker has anything to decode."""
     if not scene.profile.embeddings:
         raise SearchSpaceError(
@@ -502,7 +505,7 @@ def _without_answers(scene: Scene, modes: Sequence[str]) -> list[str]:
     return [AGGREGATED]
 
 
-def _check_kernels(scene: Scene, place: Place) -> None:
+def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
     """Refuse a GPU for which the engine has no kernels."""
     gpu, engine = place.machine.gpu, scene.profile
     if engine.vendors and gpu.vendor not in engine.vendors:
@@ -530,7 +533,7 @@ def _modes(request: Request) -> list[str]:
     return [mode for mode in MODES if mode in words]
 
 
-def _objectives(question: Question) -> tuple[str, ...]:
+def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
     if question.work.embeds and (question.counts or question.request.space == SINGLE):
         return _OF_PROMPTS
     if question.request.space == SINGLE:
@@ -540,7 +543,7 @@ def _objectives(question: Question) -> tuple[str, ...]:
     return _FRONT if question.request.request_rate is None else _OF_LOAD
 
 
-def _limits(question: Question, source: Source) -> dict[str, float]:
+def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
     """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
     request, bounds = question.request, {}
     ends = request.num_requests is not None
@@ -557,7 +560,7 @@ def _limits(question: Question, source: Source) -> dict[str, float]:
     return bounds
 
 
-def _furthest(question: Question) -> float:
+def _furthest(question: WorkloadQuestion) -> float:
     """The front's end, unless the user says by an objective or a limit how far to look."""
     request = question.request
     known = terms_of(request.workload, "limit")
@@ -565,7 +568,7 @@ def _furthest(question: Question) -> float:
     return math.inf if request.objectives or own_end else _TIMES_THE_BEST
 
 
-def _assumed(question: Question) -> dict[str, float]:
+def _assumed(question: WorkloadQuestion) -> dict[str, float]:
     """Of a search the limits of the table; one configuration is judged as it is."""
     request = question.request
     if request.space == SINGLE:
@@ -602,7 +605,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
 
 def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
     """As many requests at once as find room."""
-    number = most_at_once(source, configurations)
+    number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
 
 
@@ -610,7 +613,7 @@ SERVE = Workload(
     name="serve",
     profile_kind="engine",
     single=SINGLE,
-    ask=ask_serving,
+    ask=make_serving_question,
     sources=_sources,
     objectives=_objectives,
     limits=_limits,
@@ -641,7 +644,7 @@ INFERENCE = Workload(
     name="inference",
     profile_kind="engine",
     single=SINGLE,
-    ask=ask_serving,
+    ask=make_serving_question,
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,

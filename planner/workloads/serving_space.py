@@ -13,21 +13,21 @@ from planner.base.training_names import served_targets
 from planner.configurations.enumerate import (
     Factor,
     OpenMesh,
-    checked,
-    factor,
-    joined,
-    listed,
+    as_values,
+    coded_values,
+    cross_product,
     numbers,
     refuse_unknown,
+    single_axis,
 )
-from planner.configurations.table import SERVING_NAMES, ServingConfigurations, word
+from planner.configurations.table import SERVING_NAMES, ServingConfigurations, format_value
 from planner.errors import SearchSpaceError, SpecError
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.checked import unchecked
+from planner.specs.checked import replace_unvalidated
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.images import audio_tokens
@@ -36,18 +36,18 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
 from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, embedder_of, head_of
-from planner.workloads.base import Question, Scene
+from planner.workloads.base import HardwareScenario, WorkloadQuestion
 from planner.workloads.images import image_fields, image_tokens
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.place import gpu_counts
-from planner.workloads.reuse import is_drawn, reuse_of
+from planner.workloads.reuse import hit_rate_curve_of, is_drawn
 from planner.workloads.traffic import arrivals_of, traffic_defaults
 
 _ALL = "all"
 _LARGEST_REPLICA = 64
 _LAYOUT = terms_about("model_parallel", "serve")
 _CACHE = terms_about("serving_memory")
-_ALONE = (*_CACHE, "concurrency", "max_num_batched_tokens")
+_ANSWER_ONLY_PARAMETERS = (*_CACHE, "concurrency", "max_num_batched_tokens")
 
 
 def serving_mesh(
@@ -76,8 +76,10 @@ def serving_mesh(
         "num_experts": max(model.num_experts, 1),
         "global_batch_size": 1,
     }
-    values = {name: listed(choice, bases) for name, choice in choices.items()}
-    table = {name: checked(name, values[name]) for name in (*_LAYOUT, *_ALONE)}
+    values = {name: as_values(choice, bases) for name, choice in choices.items()}
+    table = {
+        name: coded_values(name, values[name]) for name in (*_LAYOUT, *_ANSWER_ONLY_PARAMETERS)
+    }
     if any(table["gpu_memory_utilization"]) and engine.memory.memory_share is None:
         raise SearchSpaceError(
             f"{engine.name} has no option for the share of GPU memory that it uses: leave out "
@@ -91,7 +93,10 @@ def serving_mesh(
         useful = {n for n in table["concurrency"] if n <= most}
         if len(table["concurrency"]) > 1 and useful:
             table["concurrency"] = sorted({*useful, min(most, max(table["concurrency"]))})
-    alone = {name: factor(ServingConfigurations, name, table[name]) for name in _ALONE}
+    alone = {
+        name: single_axis(ServingConfigurations, name, table[name])
+        for name in _ANSWER_ONLY_PARAMETERS
+    }
     types = _quantizations(space, settings, model, model.num_experts > 0)
     if caches_activations and "kv_cache" not in {*space.parameters, *settings}:
         del alone["kv_cache"]
@@ -117,8 +122,8 @@ def _layouts(
     has_experts: bool,
 ) -> Factor:
     """Every layout of a replica once, for each number of GPUs."""
-    degrees = [factor(ServingConfigurations, name, table[name]) for name in _LAYOUT]
-    plain = joined(degrees)
+    degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
+    plain = cross_product(degrees)
     stage = numbers(plain, "tensor_parallel") * numbers(plain, "attention_data_parallel")
     replica = stage * numbers(plain, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
@@ -131,7 +136,7 @@ def _layouts(
         if spread == _ALL:
             ranks = stage if has_experts else np.ones_like(stage)
         else:
-            (number,) = checked("expert_parallel", [spread])
+            (number,) = coded_values("expert_parallel", [spread])
             ranks = np.full_like(stage, number)
         for count in counts or [0]:
             gpus = np.full_like(stage, count) if counts else replica
@@ -157,10 +162,10 @@ def _quantizations(
     if "quantization" in settings:
         experts = None
     experts = settings.get("expert_quantization", experts)
-    others = checked("quantization", listed(words, {}))
+    others = coded_values("quantization", as_values(words, {}))
     pairs = [(code, code) for code in others]
     if experts is not None and has_experts:
-        own = checked("expert_quantization", listed(experts, {}))
+        own = coded_values("expert_quantization", as_values(experts, {}))
         pairs = [(code, expert) for code in others for expert in own]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
@@ -203,7 +208,7 @@ _PUBLISHED_TYPES = ("quantization", "expert_quantization")
 _SIXTEEN = FORMATS[Quantization.W16A16].compute
 
 
-def on_gpus(scene: Scene) -> Scene:
+def on_gpus(scene: HardwareScenario) -> HardwareScenario:
     """The scene with the checkpoint of its model that all its GPUs multiply as it is stored.
 
     It takes the place of the publisher's where that one is unpacked to 16 bit on them: what is
@@ -223,7 +228,7 @@ def on_gpus(scene: Scene) -> Scene:
     return replace(scene, question=replace(question, model=in_format(model, found.quantization)))
 
 
-def weights_note(scene: Scene) -> Mapping[str, str]:
+def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
     """Of a scene that `on_gpus` made, the types of its weights where several are published."""
     model = scene.question.model
     suited = [one for one in _others(scene) if _suits(one.quantization, _gpus(scene))]
@@ -247,16 +252,16 @@ def words_of(model: ModelSpec) -> str:
     return f"{dense}, experts {experts}"
 
 
-def _has_types(scene: Scene) -> bool:
+def _has_types(scene: HardwareScenario) -> bool:
     """Whether the types of weights are set."""
     return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
 
 
-def _gpus(scene: Scene) -> list[GpuSpec]:
+def _gpus(scene: HardwareScenario) -> list[GpuSpec]:
     return [place.machine.gpu for place in (scene.place, *scene.others.values())]
 
 
-def _others(scene: Scene) -> list[Checkpoint]:
+def _others(scene: HardwareScenario) -> list[Checkpoint]:
     """Checkpoints beside the publisher's that the engine serves on all the GPUs."""
     engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
     return [
@@ -294,7 +299,9 @@ _VARIATION = 1.0
 _TYPES = terms_about("number_format", "serve")
 
 
-def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+def make_serving_question(
+    request: Request, catalogue: Catalogue, notes: PlanNotes
+) -> WorkloadQuestion:
     """The model, the requests and the space of a request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or nothing
@@ -311,7 +318,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes)
     if work.embeds:
-        _check_prompts_alone(request)
+        _refuse_answer_options(request)
         model = embedder_of(model)
     elif not any(each.causal for each in model.attentions):
         raise SpecError(
@@ -328,7 +335,7 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
         source = "the name of the copy" if is_copy else f"published weights of {model.name}"
         notes.defaults["quantization"] = f"{words_of(model)} ({source})"
     notes.defaults |= _cache_note(request)
-    return Question(
+    return WorkloadQuestion(
         request=request,
         model=model,
         work=work,
@@ -337,7 +344,9 @@ def ask_serving(request: Request, catalogue: Catalogue, notes: Notes) -> Questio
     )
 
 
-def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], notes: Notes) -> None:
+def _put_sound(
+    request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
+) -> None:
     """The tokens of the sound of a prompt beside its text, where nobody gave their number.
 
     Raises SpecError if the model hears nothing, or the sound is longer than the prompt.
@@ -359,7 +368,7 @@ def _put_sound(request: Request, model: ModelSpec, lengths: dict[str, Any], note
         )
 
 
-def _check_prompts_alone(request: Request) -> None:
+def _refuse_answer_options(request: Request) -> None:
     """Refuse what only answers have."""
     if request.workload != "serve":
         raise SpecError(
@@ -377,7 +386,7 @@ def _check_prompts_alone(request: Request) -> None:
         raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
 
 
-def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
+def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
         given = getattr(request, name)
@@ -429,7 +438,7 @@ def _work(request: Request, model: ModelSpec, notes: Notes) -> ServingWorkload:
             f"which have {workload.input_tokens:,} with --input-tokens: give no more."
         )
     if request.workload == "serve":
-        workload = unchecked(workload, reuse=reuse_of(request, workload))
+        workload = replace_unvalidated(workload, reuse=hit_rate_curve_of(request, workload))
     limit, most = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
     if most is not None and length > most:
@@ -515,15 +524,15 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
     return draft
 
 
-def tried_types(question: Question, space: SearchSpace) -> dict[str, list[str]]:
+def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
     """The types that a space has several of, where nobody set one and none are published."""
     given = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
         given.add("quantization")
-    tried = {name: listed(space.parameters.get(name, ()), {}) for name in _TYPES}
+    tried = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
     return {
-        name: [str(word(name, code)) for code in checked(name, values)]
+        name: [str(format_value(name, code)) for code in coded_values(name, values)]
         for name, values in tried.items()
         if name not in given and len(values) > 1
     }
@@ -559,12 +568,14 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
     return replace(engine, scheduler=scheduler, memory=memory)
 
 
-def told_at(setting: ServingSetting, max_num_seqs: int, concurrency: int) -> ServingSetting:
+def with_max_num_seqs(
+    setting: ServingSetting, max_num_seqs: int, concurrency: int
+) -> ServingSetting:
     """The setting whose engine is told a number with so many requests at once, and with any other
     number of requests as many sequences as these are."""
     engine = limited(setting.engine, max_num_seqs)
     engine = replace(engine, scheduler=setting.engine.scheduler)
-    return replace(setting, engine=engine, told_at=concurrency)
+    return replace(setting, engine=engine, engine_max_num_seqs=concurrency)
 
 
 def eager(engine: EngineProfile) -> EngineProfile:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from planner.configurations.table import PoolConfigurations, ServingConfigurations
     from planner.estimators.inference.setting import ServingSetting
 
-Step: TypeAlias = tuple[int, IndexArray | BoolArray]
+ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
 """A number of levels, and the level of every plan, 0 for the plainest."""
 
 
-def packed(steps: Sequence[Step]) -> IndexArray:
+def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
     """A number that orders plans by the first step, then by the second, and so on."""
     weight = math.prod(levels for levels, _ in steps)
     weighted = []
@@ -97,7 +97,9 @@ def pool_complexity(
     return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
-def _common(setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray) -> list[Step]:
+def _common(
+    setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
+) -> list[ComplexityLevel]:
     """What replicas, batches and workers have in common, the weightiest first."""
     node = setting.machine.cluster.gpus_per_node
     across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)

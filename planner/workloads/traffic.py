@@ -19,7 +19,7 @@ from planner.base.units import HOUR
 from planner.confidence.software import read_table
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.logs.traces import Trace, read_trace
-from planner.question.inputs import read, shown, whole
+from planner.question.inputs import format_input, parse_int, parse_value
 from planner.question.names import ACTIVE_SHARE, REQUESTS_PER_USER, USERS
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about
@@ -49,7 +49,7 @@ class MeasuredLengths:
     """
 
     answers: Mapping[str, float]
-    told: str
+    description: str
     histogram: tuple[float, ...]
 
 
@@ -59,7 +59,9 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
     return {
         row["name"]: MeasuredLengths(
             answers={name: _count(row[name]) for name in _ANSWERED if row.get(name)},
-            told=f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}",
+            description=(
+                f"{row['description']}: {int(row['requests']):,} requests, {row['licence']}"
+            ),
             histogram=tuple(map(float, (row["input_histogram"] or "").split())),
         )
         for row in read_table("lengths.csv", _TABLES)
@@ -67,7 +69,7 @@ def shipped_lengths() -> Mapping[str, MeasuredLengths]:
 
 
 @record(kw_only=True)
-class Range:
+class LengthRange:
     """Prompts of more than ``above`` and at most ``most`` tokens."""
 
     above: float = 0.0
@@ -81,26 +83,27 @@ class Range:
         return f">{self.above:.0f}" + (f"-{self.most:.0f}" if self.most < math.inf else "")
 
 
-def read_range(given: str, said: str = "prompt_range") -> Range:
+def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
     """The prompts of ``<=6k``, ``>6k`` or ``>2k-6k`` tokens.
 
     Raises SearchSpaceError if it is none of these.
     """
-    match = _RANGE.fullmatch("".join(given.split()))
+    match = _RANGE.fullmatch("".join(text.split()))
     most, above, end = match.groups() if match else (None, None, None)
-    found = Range(
-        above=0.0 if above is None else whole(above, said, 0, unit="tokens"),
-        most=whole(end or most, said, 1, unit="tokens") if end or most else math.inf,
+    found = LengthRange(
+        above=0.0 if above is None else parse_int(above, option_name, 0, unit="tokens"),
+        most=parse_int(end or most, option_name, 1, unit="tokens") if end or most else math.inf,
     )
     if match is None or found.above >= found.most:
         raise SearchSpaceError(
-            f"{said} is a range of tokens such as <=6k, >6k or >2k-6k, not {shown(given)}."
+            f"{option_name} is a range of tokens such as <=6k, >6k or >2k-6k, not "
+            f"{format_input(text)}."
         )
     return found
 
 
 @record(kw_only=True)
-class Prompts:
+class PromptLengths:
     """Requests by the length of their prompts [tokens], each of a ``weight``; all add up to 1.
 
     ``answers`` are the answers of each [tokens], None where they do not depend on the prompts.
@@ -110,7 +113,7 @@ class Prompts:
     weights: FloatArray
     answers: FloatArray | None = None
 
-    def within(self, part: Range) -> tuple[float, dict[str, float]]:
+    def within(self, part: LengthRange) -> tuple[float, dict[str, float]]:
         """The share of the requests with prompts in a range, and their lengths by term."""
         kept = (self.lengths > part.above) & (self.lengths <= part.most)
         weights = self.weights[kept]
@@ -130,7 +133,7 @@ class Prompts:
         return [round(float(one)) for one in self.lengths[order][places]]
 
 
-def prompts_of(request: Request) -> Prompts:
+def prompts_of(request: Request) -> PromptLengths:
     """The prompts of a question: as they were measured, else of a lognormal distribution.
 
     Raises SpecError if a file cannot be read.
@@ -140,7 +143,7 @@ def prompts_of(request: Request) -> Prompts:
     return _lognormal(float(request.input_tokens or 0), request.input_variation or 0.0)
 
 
-def _lognormal(mean: float, variation: float) -> Prompts:
+def _lognormal(mean: float, variation: float) -> PromptLengths:
     spread = math.sqrt(math.log1p(variation**2))
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
@@ -148,15 +151,17 @@ def _lognormal(mean: float, variation: float) -> Prompts:
     return _fitted(np.exp(spread * np.array(scores)), weights, mean, variation)
 
 
-def _measured_prompts(question: str, given: str) -> Prompts:
-    shipped = shipped_lengths().get(given) if question == "lengths" else None
+def _measured_prompts(question: str, text: str) -> PromptLengths:
+    shipped = shipped_lengths().get(text) if question == "lengths" else None
     if shipped is not None and not shipped.histogram:
         answers = shipped.answers
         return _lognormal(answers["input_tokens"], answers["input_variation"])
     if shipped is None:
-        trace = trace_of(Path(given))
+        trace = trace_of(Path(text))
         weights = np.full(trace.input_tokens.size, 1 / trace.input_tokens.size)
-        return Prompts(lengths=trace.input_tokens, weights=weights, answers=trace.output_tokens)
+        return PromptLengths(
+            lengths=trace.input_tokens, weights=weights, answers=trace.output_tokens
+        )
     inside = (np.arange(_PER_BIN) + 0.5) / _PER_BIN - 1
     powers = np.arange(len(shipped.histogram))[:, None] + inside
     weights = np.repeat(shipped.histogram, _PER_BIN) / (_PER_BIN * sum(shipped.histogram))
@@ -166,7 +171,9 @@ def _measured_prompts(question: str, given: str) -> Prompts:
     )
 
 
-def _fitted(lengths: FloatArray, weights: FloatArray, mean: float, variation: float) -> Prompts:
+def _fitted(
+    lengths: FloatArray, weights: FloatArray, mean: float, variation: float
+) -> PromptLengths:
     """Lengths as a power of some, which gives them a mean and a coefficient of variation."""
     low, high = 0.0, 4.0
     for _ in range(50):
@@ -174,11 +181,11 @@ def _fitted(lengths: FloatArray, weights: FloatArray, mean: float, variation: fl
         each = (lengths / lengths.max()) ** power
         square = float(weights @ each**2) / float(weights @ each) ** 2
         low, high = (power, high) if square < 1 + variation**2 else (low, power)
-    return Prompts(lengths=each * (mean / float(weights @ each)), weights=weights)
+    return PromptLengths(lengths=each * (mean / float(weights @ each)), weights=weights)
 
 
 def traffic_answers(
-    asked: Mapping[str, object], base: Request | None, said: Callable[[str], str] = str
+    asked: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
 ) -> Mapping[str, object]:
     """What is ``asked`` of traffic, beside what a ``base`` has, answers of others, by term.
 
@@ -188,7 +195,7 @@ def traffic_answers(
 
     def of(name: str) -> object:
         given = asked.get(name, getattr(base or Request, name))
-        return None if given is None else read(glossary()[name], given, said(name))
+        return None if given is None else parse_value(glossary()[name], given, option_name(name))
 
     def number_of(name: str) -> float:
         return float(str(of(name)))
@@ -198,7 +205,7 @@ def traffic_answers(
     given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
     if given:
         answers |= answers_of(
-            given[0], str(of(given[0])), None if part is None else str(part), said
+            given[0], str(of(given[0])), None if part is None else str(part), option_name
         )
     if {*_HABITS} & {*asked} and all(of(name) is not None for name in _HABITS):
         number, share = number_of(USERS), number_of(ACTIVE_SHARE)
@@ -207,21 +214,22 @@ def traffic_answers(
 
 
 def answers_of(
-    question: str, given: str, part: str | None = None, said: Callable[[str], str] = str
+    question: str, text: str, part: str | None = None, option_name: Callable[[str], str] = str
 ) -> dict[str, object]:
     """What a trace or lengths say of the requests, or a ``part`` of them by prompts, by term.
 
     Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
     """
-    path, known = Path(given), shipped_lengths() if question == "lengths" else {}
-    if question == "lengths" and given not in known and state_of(path)[1] == 0:
-        hint = did_you_mean(given, known)
+    path, known = Path(text), shipped_lengths() if question == "lengths" else {}
+    if question == "lengths" and text not in known and state_of(path)[1] == 0:
+        hint = did_you_mean(text, known)
         raise SpecError(
-            f"{said(question)}: {shown(given)} is no file, and not among {', '.join(known)}.{hint}"
+            f"{option_name(question)}: {format_input(text)} is no file, and not among "
+            f"{', '.join(known)}.{hint}"
         )
     found: dict[str, object] = {
-        **(known[given].answers if given in known else trace_of(path).lengths)
+        **(known[text].answers if text in known else trace_of(path).lengths)
     }
     rate = trace_of(path).request_rate if question == "trace" else None
     if question == "trace":
@@ -229,14 +237,15 @@ def answers_of(
             is_timed = trace_of(path).times.size > 0
             lacks = "requests at different times" if is_timed else "times of requests"
             raise SpecError(
-                f"{path}: has no {lacks}: give it as {said('lengths')}, or add a column of times."
+                f"{path}: has no {lacks}: give it as {option_name('lengths')}, or add a "
+                "column of times."
             )
         found["request_rate"] = rate
     if part is not None:
-        prompts = _measured_prompts(question, given)
-        share, own = prompts.within(read_range(part, said("prompt_range")))
+        prompts = _measured_prompts(question, text)
+        share, own = prompts.within(read_range(part, option_name("prompt_range")))
         if not share:
-            raise SearchSpaceError(f"{said('prompts')}: {given} has none of {part} tokens.")
+            raise SearchSpaceError(f"{option_name('prompts')}: {text} has none of {part} tokens.")
         found |= own
         if rate is not None:
             found["request_rate"] = share * rate
@@ -320,7 +329,7 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
         given = str(getattr(request, question))
         shipped = shipped_lengths().get(given) if question == "lengths" else None
         trace = None if shipped else trace_of(Path(given), request.prompt_range)
-        source = shipped.told if shipped else trace.told() if trace else ""
+        source = shipped.description if shipped else trace.told() if trace else ""
         source = f"{Path(given).name}: {source}" if question == "trace" else source
         source += f", prompts {request.prompt_range}" if request.prompt_range else ""
         defaults = {

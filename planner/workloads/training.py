@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import Values, first
-from planner.base.cells import Value, number_in
+from planner.base.cells import Value, number_of_row
 from planner.base.enums import (
     AdapterKind,
     AdapterTargets,
@@ -19,18 +19,25 @@ from planner.base.enums import (
     Precision,
 )
 from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
-from planner.base.text import large
-from planner.confidence.software import framework_rule, is_first_run, slower_at_first
+from planner.base.text import format_large
+from planner.confidence.software import first_run_slowdown, framework_rule, is_first_run
 from planner.configurations.enumerate import (
     FOLLOWING,
-    AsGiven,
     OpenMesh,
-    checked,
-    listed,
+    SpecifiedValues,
+    as_values,
+    coded_values,
     refuse_unknown,
     training_mesh,
 )
-from planner.configurations.table import DEGREES, NAMES, TOLD, TrainingConfigurations, brief, word
+from planner.configurations.table import (
+    DEGREES,
+    NAMES,
+    SHOWN_COLUMNS,
+    TrainingConfigurations,
+    format_layout,
+    format_value,
+)
 from planner.configurations.training_rules import has_kernel, unsupported
 from planner.errors import SearchSpaceError
 from planner.estimators.ideal import ideal_framework
@@ -47,15 +54,15 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import SearchSpace
-from planner.specs.workload import Adapted, TrainingWorkload
+from planner.specs.workload import AdapterSetup, TrainingWorkload
 from planner.workloads.base import (
     ALL_MODULES,
-    Scene,
+    HardwareScenario,
+    ResultWording,
     TimedPart,
     TimedStep,
-    Wording,
     Workload,
-    judged_once,
+    evaluate_single,
     merged,
 )
 from planner.workloads.images import image_answers, trained_image_words
@@ -65,9 +72,9 @@ from planner.workloads.training_question import (
     SINGLE,
     adapter_answers,
     adapter_words,
-    ask_training,
     expert_words,
     has_precision,
+    make_training_question,
     objective_answers,
     objective_words,
     published_precision,
@@ -153,7 +160,7 @@ _FEW_BYTES = 4.0
 _MUCH = 0.05
 
 
-def usual_software(scene: Scene) -> dict[str, str]:
+def usual_software(scene: HardwareScenario) -> dict[str, str]:
     """What a framework does by default where it could do something that changes the answer."""
     said = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
@@ -177,7 +184,7 @@ def usual_software(scene: Scene) -> dict[str, str]:
             f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
             "where nothing enables it)"
         )
-    slower = slower_at_first(framework_rule(profile.name).label)
+    slower = first_run_slowdown(framework_rule(profile.name).label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
         told["tuned"] = (
@@ -197,9 +204,9 @@ def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[
     if best is not None:
         word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
         found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
-    each, split = setting.framework.memory.per_logit, number_in(row, "tensor_parallel")
-    length = setting.workload.sequence_length / number_in(row, "context_parallel")
-    tokens = number_in(row, "micro_batch_size") * length
+    each, split = setting.framework.memory.per_logit, number_of_row(row, "tensor_parallel")
+    length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
+    tokens = number_of_row(row, "micro_batch_size") * length
     kept = each * tokens * setting.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
@@ -248,7 +255,7 @@ _PLAINEST = {
 _FRONT = ("throughput", "memory_headroom")
 
 
-def _sources(scene: Scene) -> list[Source]:
+def _sources(scene: HardwareScenario) -> list[Source]:
     question, place = scene.question, scene.place
     if question.work.is_frozen and not scene.profile.adapters:
         raise SearchSpaceError(
@@ -285,7 +292,7 @@ def _sources(scene: Scene) -> list[Source]:
                 model=question.model,
                 framework=scene.profile,
                 workload=work,
-                as_given=AsGiven.of(settings),
+                specified=SpecifiedValues.of(settings),
             ),
             mesh=mesh,
             counts=question.counts,
@@ -296,7 +303,7 @@ def _sources(scene: Scene) -> list[Source]:
     ]
 
 
-def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
+def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:
     """Values that the framework's program has where neither a space nor the user sets them.
 
     A file sets everything: what it leaves out was read as its program does. They hold together:
@@ -308,7 +315,7 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
     said = {**scene.space.parameters, **request.settings}
     values = default_values(scene.profile, work)
     tensor, context = (
-        checked(name, listed(request.settings.get(name, 1), {}))
+        coded_values(name, as_values(request.settings.get(name, 1), {}))
         for name in ("tensor_parallel", "context_parallel")
     )
     if min(tensor) == 1:
@@ -316,14 +323,14 @@ def framework_defaults(scene: Scene, work: Adapted) -> dict[str, Value]:
     if max(context) > 1:  # as the rule of split sequences asks for
         values.pop("flash_attention", None)
     is_other = any(
-        checked(name, listed(said[name], {})) != checked(name, [value])
+        coded_values(name, as_values(said[name], {})) != coded_values(name, [value])
         for name, value in values.items()
         if name in said
     )
     return {} if is_other else {n: value for n, value in values.items() if n not in said}
 
 
-def default_notes(scene: Scene) -> dict[str, str]:
+def default_notes(scene: HardwareScenario) -> dict[str, str]:
     """Those values in words."""
     values = framework_defaults(scene, scene.question.work)
     name, request = scene.profile.name, scene.question.request
@@ -336,7 +343,7 @@ def default_notes(scene: Scene) -> dict[str, str]:
     return notes
 
 
-def default_values(profile: FrameworkProfile, work: Adapted) -> dict[str, Value]:
+def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
     """Values of its program where nothing sets them, as far as they are no plain values."""
     return {**profile.defaults.values(work.adapter)}
 
@@ -363,7 +370,7 @@ def mesh_of(
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
-    as_given = AsGiven.of(settings)
+    as_given = SpecifiedValues.of(settings)
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
     refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
@@ -381,19 +388,19 @@ def mesh_of(
     }
     table = {name: [code] for name, code in TrainingConfigurations.plain().items()}
     for name, choice in choices.items():
-        values = (value for n in counts for value in listed(choice, {**bases, "num_gpus": n}))
-        table[name] = checked(name, values)
+        values = (value for n in counts for value in as_values(choice, {**bases, "num_gpus": n}))
+        table[name] = coded_values(name, values)
     of_space = space.parameters.keys() - settings.keys()
     table |= _supported({name: table[name] for name in of_space}, framework)
     is_open = "zero_stage" not in settings and not _is_of(space, framework)
     if is_open and framework.default_zero_stage not in table["zero_stage"]:
         table["zero_stage"] = [*framework.zero_stages]
     if "cp_comm_type" not in said and max(table["context_parallel"]) > 1:
-        table["cp_comm_type"] = checked("cp_comm_type", [framework.cp_comm_type])
-    table["num_gpus"] = checked("num_gpus", counts)
+        table["cp_comm_type"] = coded_values("cp_comm_type", [framework.cp_comm_type])
+    table["num_gpus"] = coded_values("num_gpus", counts)
     alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
     if alone and "zero_stage" not in said and 0 in framework.zero_stages:
-        table["zero_stage"] = checked("zero_stage", [0])
+        table["zero_stage"] = coded_values("zero_stage", [0])
     as_given.check(table)
     return training_mesh(table)
 
@@ -471,7 +478,8 @@ def _settled(source: Source) -> dict[str, Value]:
     work = setting.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
     answers |= {
-        name: source.asked[name] for name in (*terms_about("training_amount"), "reliability")
+        name: source.question_columns[name]
+        for name in (*terms_about("training_amount"), "reliability")
     }
     answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
     if work.training_objective.is_preference and not work.is_frozen:
@@ -481,13 +489,13 @@ def _settled(source: Source) -> dict[str, Value]:
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
-def _asked(setting: Setting) -> list[str]:
+def _question_words(setting: Setting) -> list[str]:
     """What of a frozen model is trained, and what samples take beside a trained sequence."""
     work = setting.workload
     words = [*objective_words(work), *trained_image_words(setting.model, work)]
     if not work.is_frozen:
         return words
-    count = large(adapter_parameter_count(setting))
+    count = format_large(adapter_parameter_count(setting))
     adapters = adapter_words(work)
     if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
         adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
@@ -509,17 +517,17 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     if not isinstance(c, TrainingConfigurations):
         raise TypeError(f"{candidates!r} is no training.")
     if rule == "attention_kernel":
-        kernel = word(rule, np.ravel(c.attention_kernel)[0])
+        kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
         return f"{kernel} on {setting.machine.gpu.name}"
     if rule == "precision":
         own = setting.machine.gpu
         has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
-        return f"{word(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
     if rule != "framework":
         return ""
     asked = unsupported(c, setting.framework)
     options = ", ".join(
-        f"{option}={word(option, np.ravel(getattr(c, option))[0])}"
+        f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
         for option, is_unsupported in asked.items()
         if np.any(is_unsupported)
     )
@@ -548,12 +556,12 @@ TRAIN = Workload(
     name="train",
     profile_kind="framework",
     single=SINGLE,
-    ask=ask_training,
+    ask=make_training_question,
     sources=_sources,
     objectives=lambda _: _FRONT,
     ideal=ideal_framework,
     settled=_settled,
-    once=judged_once,
+    once=evaluate_single,
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
     suits=lambda question, framework: _suits(question.work, framework),
@@ -566,15 +574,15 @@ TRAIN = Workload(
     timed=training_steps,
     lengths=terms_about("length", "train"),
     batch="micro_batch_size",
-    wording=Wording(
+    wording=ResultWording(
         noun="configuration",
         in_short=_in_short,
-        told=TOLD,
-        brief=brief,
+        shown_columns=SHOWN_COLUMNS,
+        brief=format_layout,
         degrees=DEGREES,
         blamed=_blamed,
         unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
-        asked=_asked,
+        question_lines=_question_words,
         results=_results,
         of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
         of_unlike={"throughput": "tokens_per_s"},

@@ -9,22 +9,22 @@ from typing import TypeVar
 
 from planner.base.cells import Value
 from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision, Padding, Precision
-from planner.base.text import large
+from planner.base.text import format_large
 from planner.base.training_names import (
     ExpertAdapters,
     SavedModules,
     TrainingObjective,
     is_one_end,
     names_feed_forward,
-    objective_named,
+    parse_adapter_targets,
+    parse_objective,
     saved_modules,
-    targets_named,
 )
-from planner.configurations.enumerate import batch_of
+from planner.configurations.enumerate import global_batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError, did_you_mean
 from planner.estimators.training.share import tokens_of_sample
 from planner.layers.model import count_parameters
-from planner.question.inputs import whole
+from planner.question.inputs import parse_int
 from planner.question.names import (
     DOUBLE_QUANTIZATION,
     MEAN_SAMPLE_LENGTH,
@@ -44,10 +44,10 @@ from planner.specs.gpu import GpuSpec
 from planner.specs.load import check_spec, text_digest
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving import with_mtp
-from planner.specs.workload import USUAL_DEVIATION, Adapted, TrainingWorkload, layers_of_chunks
-from planner.workloads.base import Question
+from planner.specs.workload import USUAL_DEVIATION, AdapterSetup, TrainingWorkload, layers_of_chunks
+from planner.workloads.base import WorkloadQuestion
 from planner.workloads.images import image_fields
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.place import gpu_counts
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
@@ -61,7 +61,7 @@ _ALSO = {
 }
 
 _Words = TypeVar("_Words", bound=StrEnum)
-_Adapted = TypeVar("_Adapted", bound=Adapted)
+_Adapted = TypeVar("_Adapted", bound=AdapterSetup)
 
 
 def adapter_kind(request: Request) -> AdapterKind:
@@ -103,7 +103,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         defaults["lora_targets"] = f"{targets} (default)"
     return fields | {
         "lora_rank": _count("lora_rank", request.lora_rank, defaults),
-        "lora_targets": _word("lora_targets", targets_named(targets), AdapterTargets),
+        "lora_targets": _word("lora_targets", parse_adapter_targets(targets), AdapterTargets),
     }
 
 
@@ -131,7 +131,7 @@ def with_expert_adapters(
     return replace(work, expert_adapters=usual)
 
 
-def expert_words(work: Adapted) -> str:
+def expert_words(work: AdapterSetup) -> str:
     """What routed experts have, in words; of models that have some."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
@@ -140,7 +140,7 @@ def expert_words(work: Adapted) -> str:
     }[work.expert_adapters]
 
 
-def adapter_answers(work: Adapted) -> dict[str, Value]:
+def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
     """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
     answers: dict[str, Value] = {VIRTUAL_TOKENS: work.virtual_tokens}
     if work.adapter.is_low_rank:
@@ -154,7 +154,7 @@ def adapter_answers(work: Adapted) -> dict[str, Value]:
     return answers
 
 
-def adapter_words(work: Adapted) -> str:
+def adapter_words(work: AdapterSetup) -> str:
     """What of a frozen model is trained, in words."""
     words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
@@ -275,7 +275,7 @@ _ROUNDING = 1e-12
 
 
 def with_tokens(
-    work: TrainingWorkload, request: Request, model: ModelSpec, notes: Notes
+    work: TrainingWorkload, request: Request, model: ModelSpec, notes: PlanNotes
 ) -> TrainingWorkload:
     """The workload with the tokens of its whole run; what follows or is assumed is noted.
 
@@ -293,11 +293,11 @@ def with_tokens(
     if request.total_tokens is not None:
         return work
     if request.max_steps is not None:
-        steps = whole(request.max_steps, "max_steps", 1)
+        steps = parse_int(request.max_steps, "max_steps", 1)
         tokens = steps * work.global_batch_size * tokens_of_sample(work) * (1 - _ROUNDING)
         origin = f"{steps:,} steps"
     elif request.num_samples is not None:
-        samples = whole(request.num_samples, "num_samples", 1)
+        samples = parse_int(request.num_samples, "num_samples", 1)
         each, words = _tokens_of_each(work, request)
         tokens = epochs * samples * each
         origin = f"{epochs:g} x {samples:,} samples of {words}"
@@ -305,7 +305,7 @@ def with_tokens(
         tokens, origin = _assumed(work.training_objective, model)
     if not 0 < tokens < _MOST:
         raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
-    words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else large(tokens)
+    words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
     notes.defaults["total_tokens"] = f"{words} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not given:
         notes.defaults["total_tokens"] = (
@@ -343,7 +343,7 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
     """
     usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     given = request.training_objective
-    found = usual if given is None else objective_named(given)
+    found = usual if given is None else parse_objective(given)
     can_precompute = found.has_reference and not found.needs_rollouts
     if request.precompute_ref_log_probs and not can_precompute:
         raise SpecError("precompute_ref_log_probs needs training_objective dpo or kto.")
@@ -398,7 +398,7 @@ _ROLLOUTS = (
 )
 SINGLE = "single"
 """The space of one configuration, which says nothing."""
-_SAID = ("precision", "global_batch_size")
+_PUBLISHED_FIELDS = ("precision", "global_batch_size")
 
 
 def published_precision(
@@ -412,7 +412,9 @@ def published_precision(
     if published is None or published.precision == "bf16":
         return None
     given = (request.precision, request.sequence_length, request.global_batch_size)
-    if any(value is not None for value in given) or any(name in request.settings for name in _SAID):
+    if any(value is not None for value in given) or any(
+        name in request.settings for name in _PUBLISHED_FIELDS
+    ):
         return None
     is_own_space = request.space not in (None, SINGLE)
     if is_own_space or objective is not TrainingObjective.PRETRAIN:
@@ -462,7 +464,9 @@ _FEWEST_SHARES = 4
 _ADAPTER_FRAMEWORK = "hf-trainer"
 
 
-def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
+def make_training_question(
+    request: Request, catalogue: Catalogue, notes: PlanNotes
+) -> WorkloadQuestion:
     """The model, the run and the space of a request.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -489,7 +493,7 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
     if is_frozen:
         space = "fine_tune"
     given = request.space
-    return Question(
+    return WorkloadQuestion(
         request=request,
         model=model,
         work=work,
@@ -502,7 +506,7 @@ def ask_training(request: Request, catalogue: Catalogue, notes: Notes) -> Questi
 
 
 def _work(
-    request: Request, model: ModelSpec, notes: Notes, counts: tuple[int, ...]
+    request: Request, model: ModelSpec, notes: PlanNotes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
     published = model.training
     is_frozen = adapter_kind(request) is not AdapterKind.NONE
@@ -516,7 +520,9 @@ def _work(
     steps = "gradient_accumulation_steps" in request.settings
     if batch is None and steps and "global_batch_size" not in request.settings:
         plain = 1 if request.space == SINGLE else None
-        batch, origin = batch_of(request.settings, counts[0], plain if len(counts) == 1 else None)
+        batch, origin = global_batch_of(
+            request.settings, counts[0], plain if len(counts) == 1 else None
+        )
         notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, flat, is_among
+from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, broadcast_flat, is_among
 from planner.base.cells import Value
 from planner.base.enums import Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
@@ -29,15 +29,15 @@ from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_about
 from planner.specs.power import PowerProfile
-from planner.specs.site import Site
-from planner.workloads.base import repeated, results, worded
+from planner.specs.site import OperatingTerms
+from planner.workloads.base import format_parameter_column, repeated, term_columns
 from planner.workloads.confidence import (
     training_confidence,
     training_memory_errors,
     training_share,
     with_energy,
 )
-from planner.workloads.simplicity import Step, packed, total
+from planner.workloads.simplicity import ComplexityLevel, packed, total
 
 FEWEST_TOKENS = 4096
 """Context parallelism leaves a rank at least so many tokens of a sequence."""
@@ -66,7 +66,9 @@ def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatAr
     return packed([*_steps(c, setting, peak_memory)])
 
 
-def _steps(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> Iterator[Step]:
+def _steps(
+    c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
+) -> Iterator[ComplexityLevel]:
     """What two plans may differ in, what weighs most first."""
     domain = setting.machine.cluster.scale_up.domain_size
     tokens = setting.workload.sequence_length / c.context_parallel
@@ -105,7 +107,7 @@ class TrainingSource(Source):
     setting: Setting
     mesh: OpenMesh[TrainingConfigurations]
     counts: tuple[int, ...]
-    site: Site
+    site: OperatingTerms
     mode: str = ""
     flops_efficiency: float | tuple[float, ...] | None = None
     fit_confidence: float | None = None
@@ -126,7 +128,7 @@ class TrainingSource(Source):
         return self.site.reliability, self.site.contract == Contract.SPOT
 
     @property
-    def asked(self) -> Mapping[str, Value]:
+    def question_columns(self) -> Mapping[str, Value]:
         """The tokens, what training minimizes, and what a GPU costs."""
         work = self.setting.workload
         amount: dict[str, Value] = {
@@ -387,20 +389,22 @@ class TrainingRuns(Candidates):
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
         found = {
-            **results(names, self, self.run, self.run.goodput, self.estimate),
+            **term_columns(names, self, self.run, self.run.goodput, self.estimate),
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
             **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
         }
-        listed = {name: flat(np.asarray(value), shape) for name, value in found.items()}
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in found.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
 
     def _configuration(self) -> Columns:
         c = self.configurations
-        table = {name: worded(name, getattr(c, name), c.shape) for name in c.names()}
+        table = {
+            name: format_parameter_column(name, getattr(c, name), c.shape) for name in c.names()
+        }
         for name, count in (
             ("data_parallel", c.data_parallel),
             ("gradient_accumulation_steps", c.num_micro_batches),
         ):
-            table[name] = flat(count, c.shape).astype(int).tolist()
+            table[name] = broadcast_flat(count, c.shape).astype(int).tolist()
         return table

@@ -28,14 +28,14 @@ def test_a_plan_becomes_files_that_say_it(planner, tmp_path) -> None:
     planner("search", *DENSE, "--framework", "megatron-lm", "--save-plan", saved, "--quiet")
     done = planner("launch", "megatron-lm", "--plan", saved, "--output", folder)
     assert done.exit_code == 0
-    from planner.workloads.pinned import PinnedPlan
+    from planner.workloads.pinned import SavedPlan
 
-    plan, words = PinnedPlan.read(saved).parameters, arguments(folder / "train.sh")
+    plan, words = SavedPlan.read(saved).parameters, arguments(folder / "train.sh")
     assert value(words, "--tensor-model-parallel-size") == str(plan["tensor_parallel"])
     assert value(words, "--pipeline-model-parallel-size") == str(plan["pipeline_parallel"])
     assert value(words, "--micro-batch-size") == str(plan["micro_batch_size"])
     assert ("--use-distributed-optimizer" in words) == (plan["zero_stage"] > 0)
-    assert PinnedPlan.read(folder / "plan.toml").parameters == plan
+    assert SavedPlan.read(folder / "plan.toml").parameters == plan
     for name in json.loads((folder / "launch.json").read_text())["files"]:
         assert name in done.out
 

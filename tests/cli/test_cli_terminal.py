@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from planner.base.text import printable
-from planner.show.page import TOTAL, grid, said
-from planner.show.terminal import make_console, write
+from planner.show.page import TOTAL, make_lines, text_table
+from planner.show.terminal import make_console, print_blocks
 
 EVIL = "x\x1b]0;owned\x07\x1b[31m\x9b2J\r\u202e"
 CONTROLS = re.compile(r"[^\n\x20-\x7e\xa0-\u2029\u202f-\uffff]")
@@ -84,7 +84,7 @@ def test_a_terminal_gets_styles_and_nothing_else(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(sys, "stdout", Terminal())
-    write(make_console(), [grid([EVIL], [[EVIL]]), said(EVIL, mark=TOTAL)])
+    print_blocks(make_console(), [text_table([EVIL], [[EVIL]]), make_lines(EVIL, mark=TOTAL)])
     shown = sys.stdout.getvalue()  # type: ignore[attr-defined]
     assert STYLE.search(shown)
     assert shown.count("owned") == 3

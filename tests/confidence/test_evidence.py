@@ -16,8 +16,8 @@ from planner.confidence.intervals import (
     INFERENCE_TABLES,
     PLACE,
     TRAINING_TABLES,
+    ErrorTables,
     Rule,
-    Tables,
     basis_of,
     interval_of,
     runs_at,
@@ -25,11 +25,11 @@ from planner.confidence.intervals import (
 from planner.confidence.software import (
     engine_labels,
     engine_rule,
+    first_run_slowdown,
     framework_labels,
     framework_rule,
     read_table,
     rule_of_profile,
-    slower_at_first,
 )
 from planner.errors import PlannerError
 from planner.question.request import Request
@@ -39,7 +39,7 @@ from planner.workloads.plan import make_plan
 
 BASES = ("measured", "transferred", "roofline", "assumed")
 KINDS = ("dense", "moe")
-SIZES: dict[Tables, tuple[tuple[str, ...], ...]] = {
+SIZES: dict[ErrorTables, tuple[tuple[str, ...], ...]] = {
     TRAINING_TABLES: tuple(
         product(("gpu", "node", "cluster", "large"), ("pretrain", "finetune"), KINDS)
     ),
@@ -51,7 +51,7 @@ QUANTITIES = {
     TRAINING_TABLES: ("step_time", "peak_memory"),
     INFERENCE_TABLES: ("time_to_first_token", "time_per_output_token", "throughput", "peak_memory"),
 }
-QUESTIONS: list[tuple[Tables, Rule]] = [
+QUESTIONS: list[tuple[ErrorTables, Rule]] = [
     *((TRAINING_TABLES, framework_rule(label)) for label in framework_labels()),
     *((INFERENCE_TABLES, engine_rule(label)) for label in engine_labels()),
 ]
@@ -59,7 +59,7 @@ QUESTIONS: list[tuple[Tables, Rule]] = [
 
 @pytest.mark.few(5)
 @pytest.mark.parametrize(("tables", "rule"), QUESTIONS, ids=lambda one: getattr(one, "label", ""))
-def test_less_evidence_is_never_narrower(tables: Tables, rule: Rule) -> None:
+def test_less_evidence_is_never_narrower(tables: ErrorTables, rule: Rule) -> None:
     catalogue = Catalogue()
     loaded = [catalogue.load_gpu(name) for name in catalogue.names("gpus")]
     classes = {
@@ -149,7 +149,7 @@ def test_a_generation_that_engines_of_today_left_behind_is_refused_with_a_way_ou
     assert planner.estimate(engine="llama-cpp", **asked)  # type: ignore[arg-type]
 
 
-TABLES = Tables(
+TABLES = ErrorTables(
     keys=("framework", "gpu_class", "scale", "task", "kind"),
     intervals="known.csv",
     calibrated="none",
@@ -252,8 +252,8 @@ def test_intervals_grow_as_evidence_shrinks(num_gpus: int) -> None:
 
 def test_a_first_run_where_published_runs_are_recipes_is_less_sure() -> None:
     """Five times: 64 GPUs for 50 hours, where 32 take 20; Megatron-Bridge issue 4214."""
-    assert slower_at_first("Megatron-Bridge") == 64 * 50 / (32 * 20)
-    assert slower_at_first("HF Trainer") == 1  # published runs are people's own
+    assert first_run_slowdown("Megatron-Bridge") == 64 * 50 / (32 * 20)
+    assert first_run_slowdown("HF Trainer") == 1  # published runs are people's own
 
 
 def _high(**asked: object) -> tuple[float, str]:

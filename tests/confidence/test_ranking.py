@@ -9,22 +9,22 @@ from rows import each
 
 import planner
 from planner.confidence.intervals import BASES
-from planner.confidence.ranking import Standing, lack_of, most_known, regrets
+from planner.confidence.ranking import RankedPlan, best_supported, evidence_rank, regrets
 from planner.optimize.collector import ranked_choices
 from planner.optimize.problem import bad_factor
 
-PROVEN, UNPROVEN = lack_of("measured", 5), lack_of("transferred", 0)
+PROVEN, UNPROVEN = evidence_rank("measured", 5), evidence_rank("transferred", 0)
 
 
 def plan(value, *, lack=PROVEN, wide=1.3, kin="a", factor=1.16):
-    return Standing(value, value / wide, value * wide, value * wide, (kin,), factor, value, lack)
+    return RankedPlan(value, value / wide, value * wide, value * wide, (kin,), factor, value, lack)
 
 
 def test_evidence_shrinks_from_measured_runs_on_the_gpu_to_none():
-    of_runs = [lack_of(basis, 1) for basis in BASES]
-    of_none = [lack_of(basis, 0) for basis in BASES]
+    of_runs = [evidence_rank(basis, 1) for basis in BASES]
+    of_none = [evidence_rank(basis, 0) for basis in BASES]
     assert of_runs + of_none == sorted({*of_runs, *of_none})
-    assert lack_of("roofline, first run", float("nan")) == lack_of("roofline", 3)
+    assert evidence_rank("roofline, first run", float("nan")) == evidence_rank("roofline", 3)
 
 
 @each(
@@ -37,11 +37,11 @@ def test_evidence_shrinks_from_measured_runs_on_the_gpu_to_none():
         ([plan(1.0, lack=UNPROVEN, wide=1.01), plan(1.1, kin="b", wide=1.01)], 0),  # not tied
         ([plan(1.0, lack=UNPROVEN), plan(1.02, kin="b", lack=1), plan(1.03, kin="c")], 2),
         ([plan(1.0, lack=UNPROVEN), plan(1.02, kin="b"), plan(1.03, kin="c")], 1),
-        ([Standing(1.0), Standing(1.1)], 0),  # nothing is known of their errors
+        ([RankedPlan(1.0), RankedPlan(1.1)], 0),  # nothing is known of their errors
     ],
 )
 def test_of_tied_plans_the_one_best_known_is_taken(plans, taken):
-    assert most_known(plans) == taken
+    assert best_supported(plans) == taken
 
 
 @pytest.mark.parametrize("wide", [1.05, 1.25, 2.0])
@@ -68,7 +68,7 @@ def test_regret_is_what_draws_of_all_plans_lose():
 
 
 def test_what_nobody_knows_the_errors_of_has_no_regret_and_gives_none():
-    alone, with_unknown = regrets([plan(1.0)]), regrets([plan(1.0), Standing(0.5, kin=("b",))])
+    alone, with_unknown = regrets([plan(1.0)]), regrets([plan(1.0), RankedPlan(0.5, kin=("b",))])
     assert alone == pytest.approx([0.0], abs=1e-6)
     assert with_unknown[0] == pytest.approx(0.0, abs=1e-6)
     assert math.isnan(with_unknown[1])

@@ -12,7 +12,7 @@ import pytest
 from draws import examples
 
 import planner
-from planner.confidence.classes import Release, lacks_of
+from planner.confidence.classes import Release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, interval_of
 from planner.confidence.software import read_table
 from planner.specs.catalogue import Catalogue
@@ -72,7 +72,7 @@ def test_a_release_that_was_measured_is_as_sure_as_one_that_nobody_names() -> No
     ],
 )
 def test_what_no_run_was_measured_with(profile, release, model, lacks) -> None:
-    assert lacks_of(profile, release, Catalogue().load_model(model)) == lacks
+    assert unmeasured_features(profile, release, Catalogue().load_model(model)) == lacks
 
 
 def test_independent_lacks_add_up_by_their_variances() -> None:

@@ -14,7 +14,7 @@ from planner.base.enums import (
     ComputePrecision,
     Quantization,
 )
-from planner.configurations.enumerate import checked
+from planner.configurations.enumerate import coded_values
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.quantization import GGUF_BITS, quantization_word
 
@@ -44,7 +44,7 @@ def test_other_names_stand_for_words_and_hide_none(codes: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
-    assert checked("quantization", [name]) == [int(Quantization[word.upper()])]
+    assert coded_values("quantization", [name]) == [int(Quantization[word.upper()])]
     assert quantization_word(name) == word
 
 
@@ -62,7 +62,7 @@ def test_a_quantization_by_the_name_people_use(name: str, word: str) -> None:
 def test_an_option_by_the_name_that_papers_and_frameworks_have(
     parameter: str, name: str, word: str
 ) -> None:
-    assert checked(parameter, [name]) == checked(parameter, [word])
+    assert coded_values(parameter, [name]) == coded_values(parameter, [word])
 
 
 def test_all_types_are_all_but_those_of_files() -> None:
@@ -78,7 +78,7 @@ def test_all_types_are_all_but_those_of_files() -> None:
 
 
 def test_names_of_one_type_are_one_value() -> None:
-    assert len(checked("quantization", ["bf16", "fp16", "w16a16", "fp8"])) == 2
+    assert len(coded_values("quantization", ["bf16", "fp16", "w16a16", "fp8"])) == 2
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_names_of_one_type_are_one_value() -> None:
 )
 def test_an_unknown_name_has_a_close_one(name: str, value: str, hint: str) -> None:
     with pytest.raises(SearchSpaceError, match=hint):
-        checked(name, [value])
+        coded_values(name, [value])
 
 
 def test_in_python_and_in_a_space(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.base.enums import ZeroStage
 from planner.configurations.enumerate import training_mesh
-from planner.configurations.table import NAMES, TrainingConfigurations, word
+from planner.configurations.table import NAMES, TrainingConfigurations, format_value
 
 PLAIN = {name: [value] for name, value in TrainingConfigurations.plain().items()}
 VALUES: dict[str, list[Any]] = {
@@ -104,7 +104,7 @@ def test_types_hold_large_products() -> None:
     ],
 )
 def test_words_of_values(name: str, value: Any, shown: Any) -> None:
-    found = word(name, value)
+    found = format_value(name, value)
     assert found == shown
     assert type(found) is type(shown)
 

@@ -9,7 +9,7 @@ import pytest
 from rows import each
 
 from planner import Request
-from planner.configurations.enumerate import AsGiven
+from planner.configurations.enumerate import SpecifiedValues
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.training.sharding import logits_in_layers
@@ -29,7 +29,7 @@ STAGES = {"num_gpus": 4, "pipeline_parallel": 4}
 
 @cache
 def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request: Any) -> Context:
-    given = AsGiven(data_parallel=request.pop("data_parallel", ()))
+    given = SpecifiedValues(data_parallel=request.pop("data_parallel", ()))
     request = {"sequence_length": 2048, "gpu": "a100-sxm-80gb", **request}
     plan = make_plan(Request(model=model, num_gpus=1, framework=framework, **request))
     setting = plan.problem.setting
@@ -39,7 +39,7 @@ def _context(model: str = "llama-7b", framework: str = "megatron-lm", **request:
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
-        as_given=given,
+        specified=given,
     )
 
 

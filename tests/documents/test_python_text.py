@@ -9,10 +9,10 @@ from rows import each
 
 from planner.documents.python import (
     Call,
-    Untold,
-    calls_of,
+    UnknownValue,
     cells_of,
-    functions_of,
+    parse_calls,
+    parse_functions,
     program_and_shell,
 )
 from planner.errors import LaunchError
@@ -20,8 +20,8 @@ from planner.errors import LaunchError
 
 def _given(text: str) -> dict[str, object]:
     """The keywords of the one call of ``f`` in a program."""
-    (call,) = [one for one in calls_of(text, "p.py") if one.ends("f")]
-    return dict(call.given)
+    (call,) = [one for one in parse_calls(text, "p.py") if one.ends("f")]
+    return dict(call.keywords)
 
 
 @each(
@@ -65,11 +65,13 @@ def test_values_that_text_tells(text: str, told: object) -> None:
     ],
 )
 def test_values_that_only_a_run_tells_are_open(text: str) -> None:
-    assert isinstance(_given(text)["x"], Untold)
+    assert isinstance(_given(text)["x"], UnknownValue)
 
 
 def test_names_are_those_of_their_modules() -> None:
-    calls = calls_of("import sglang as sgl\nfrom vllm import LLM as E\nsgl.Engine()\nE()", "p.py")
+    calls = parse_calls(
+        "import sglang as sgl\nfrom vllm import LLM as E\nsgl.Engine()\nE()", "p.py"
+    )
 
     assert [(one.name, one.line) for one in calls] == [("sglang.Engine", 3), ("vllm.LLM", 4)]
 
@@ -77,14 +79,14 @@ def test_names_are_those_of_their_modules() -> None:
 @pytest.mark.parametrize("text", ["def f(:", "x = (" * 500, "f(\0)", "x = " + "-" * 50_000 + "1"])
 def test_what_is_no_python_is_refused(text: str) -> None:
     with pytest.raises(LaunchError, match=r"p\.py.* is not Python that can be parsed"):
-        calls_of(text, "p.py")
+        parse_calls(text, "p.py")
 
 
 def test_what_grows_beyond_reading_is_refused() -> None:
     lines = [f"x{n + 1} = [x{n}, x{n}]" for n in range(60)]
 
     with pytest.raises(LaunchError, match="beyond what is read"):
-        calls_of("\n".join(["x0 = 1", *lines, "f(x=x60)"]), "p.py")
+        parse_calls("\n".join(["x0 = 1", *lines, "f(x=x60)"]), "p.py")
 
 
 def test_cells_are_python_or_commands_at_their_lines() -> None:
@@ -131,9 +133,9 @@ def test_what_functions_set_later_is_told_of_them() -> None:
         "def own():\n    config = base()\n    config.part.size = 4\n    return config\n"
     )
 
-    base, own = functions_of(text, "x.py")
+    base, own = parse_functions(text, "x.py")
 
-    assert [call.given for call in base.calls] == [{"steps": 10}]
+    assert [call.keywords for call in base.calls] == [{"steps": 10}]
     assert (own.line, own.changes) == (3, {"part.size": 4})
     assert [call.name for call in own.calls] == ["base"]
 
@@ -141,9 +143,9 @@ def test_what_functions_set_later_is_told_of_them() -> None:
 def test_parts_that_are_set_later_belong_to_what_a_call_makes() -> None:
     text = "part = Part(size=1)\npart.size = 8\npart.kind = 'b'\nTrainer(part=part, size=part.size)"
 
-    trainer = calls_of(text, "x.py")[-1]
+    trainer = parse_calls(text, "x.py")[-1]
 
-    part = trainer.given["part"]
+    part = trainer.keywords["part"]
     assert isinstance(part, Call)
-    assert part.given == {"size": 8, "kind": "b"}
-    assert trainer.given["size"] == 8
+    assert part.keywords == {"size": 8, "kind": "b"}
+    assert trainer.keywords["size"] == 8

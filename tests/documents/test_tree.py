@@ -80,7 +80,9 @@ def test_json_reads_as_it_is_and_spans_hold_the_values(
             (span,) = leaf.spans
             assert span is not None
             assert json.loads(text[span.start : span.end]) == leaf.value
-            assert text[leaf.whole.start : leaf.whole.end].endswith(text[span.start : span.end])
+            assert text[leaf.full_span.start : leaf.full_span.end].endswith(
+                text[span.start : span.end]
+            )
 
 
 @settings(max_examples=examples(200, 20))

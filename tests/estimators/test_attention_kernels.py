@@ -18,17 +18,17 @@ from planner.configurations.table import TrainingConfigurations
 from planner.estimators.ideal import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.layers.model import layer_of
 from planner.specs.catalogue import Catalogue
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 
 def _row(**asked: Any) -> dict[str, Any]:
     settings = {"recompute": "full", "zero_stage": 3, **asked.pop("settings", {})}
     request = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "framework": "fsdp", "num_gpus": 8}
     request |= {"sequence_length": 131_072, "global_batch_size": 8, **asked}
-    found = evaluated(one_configuration(Request(**request, settings=settings)))
+    found = evaluate(make_single_plan(Request(**request, settings=settings)))
     return {name: np.ravel(values)[0] for name, values in found.table().items()}
 
 
@@ -46,7 +46,7 @@ def test_the_backward_pass_has_a_rate_of_its_own() -> None:
     asked = {"model": "llama-7b", "gpu": "h100-sxm", "num_gpus": 8, "framework": "fsdp"}
     setting = make_plan(Request(**asked, sequence_length=2048)).problem.setting
     one = {"num_gpus": 8, "global_batch_size": 8, "zero_stage": 3}
-    share = Share.of(setting, TrainingConfigurations.of(**one, attention_kernel=[3, 4]))
+    share = MicroBatchShare.of(setting, TrainingConfigurations.of(**one, attention_kernel=[3, 4]))
     layer = layer_of(setting.model, setting.model.layer_groups[0])
     (core,) = (op for op in layer_operators(share, layer) if op.name == "attention_core")
     ratio = core.backward / core.forward

@@ -14,7 +14,7 @@ from planner.layers.model import tower_parameters
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.images import audio_tokens
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 
 LAYERS = 32 * (4 * 1280 * 1281 + 2 * 1280 * 5120 + 5120 + 1280 + 4 * 1280)
 STEM = 3 * 128 * 1280 + 3 * 1280 * 1280
@@ -76,7 +76,7 @@ def test_a_prompt_has_its_text_and_its_sound(tmp_path: Path) -> None:
 def test_a_plan_of_sound_is_read_again_as_it_was(tmp_path: Path) -> None:
     one = planner.estimate(**ASKED, audio_seconds=30)
     save_plan(tmp_path / "plan.toml", one.plan, one.candidates)
-    assert PinnedPlan.read(tmp_path / "plan.toml").answers["audio_seconds"] == 30
+    assert SavedPlan.read(tmp_path / "plan.toml").answers["audio_seconds"] == 30
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from planner import Request
 from planner.launch.assumed import full_row
 from planner.launch.read import read_launch
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 # Llama 3 8B: 32 layers of 218.1 million, embedding and logits of 525.3 million each.
 LAYERS = 32 * 218_112_000 / 2**30
@@ -25,7 +25,7 @@ def weights(framework: str, gpu: str, precision: str, **settings: str) -> float:
         sequence_length=8192,
         global_batch_size=128,
     )
-    return float(full_row(evaluated(one_configuration(request)))["memory_weights_gib"])
+    return float(full_row(evaluate(make_single_plan(request)))["memory_weights_gib"])
 
 
 @pytest.mark.parametrize(

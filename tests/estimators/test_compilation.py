@@ -12,7 +12,7 @@ from planner.layers.model import layer_of
 from planner.specs.catalogue import load_model
 from planner.validation.compare import predict
 from planner.validation.runs import SHIPPED, Runs, read_runs
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 # Llama 3.1 8B: 4,096 wide, feed-forward 14,336, 32 + 8 heads of 128, 32 layers.
 HIDDEN, WIDTH, ROTATED, LAYERS = 4096, 14_336, 40 * 128, 32
@@ -24,7 +24,7 @@ def _row(**settings: Any) -> dict[str, Any]:
     asked |= {"framework": "torchtitan", "sequence_length": 8192, "global_batch_size": 8}
     asked |= {name: settings.pop(name) for name in list(settings) if name in (*asked, "adapter")}
     plain = {"zero_stage": 3, "recompute": "none", "micro_batch_size": 1}
-    found = evaluated(one_configuration(Request(**asked, settings=plain | settings)))
+    found = evaluate(make_single_plan(Request(**asked, settings=plain | settings)))
     row = {name: np.ravel(values)[0] for name, values in found.table().items()}
     return row | {"rejected_by": found.rejected_by}
 

@@ -11,15 +11,15 @@ import pytest
 from planner.base.units import DAY, HOUR, YEAR
 from planner.estimators.ownership import charge, outlay
 from planner.specs.price import Price, one_price
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 
 USD_PER_HOUR = 3.0
 DAYS = 41
 
 
-def site(contract: str, utilization: float | None = None, **more: Any) -> Site:
+def site(contract: str, utilization: float | None = None, **more: Any) -> OperatingTerms:
     offer = replace(one_price(USD_PER_HOUR / HOUR, "given", contract), **more)
-    return Site(offer=offer, utilization=utilization)
+    return OperatingTerms(offer=offer, utilization=utilization)
 
 
 def test_on_demand_pays_what_is_used() -> None:

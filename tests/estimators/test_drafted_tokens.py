@@ -15,8 +15,8 @@ from planner.estimators.inference.serving import decode_batch, tokens_per_step
 from planner.estimators.inference.setting import ServingSetting
 from planner.specs.serving import DraftMethod, acceptance, head_of
 from planner.workloads.given import make_request
-from planner.workloads.open_facts import Chosen, open_serving
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.open_facts import EvaluatedChoice, open_serving
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 
 def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingSetting:
@@ -126,11 +126,11 @@ def test_what_is_accepted_is_assumed_by_method_and_open() -> None:
     asked = {"workload": "serve", "model": "llama-3.1-8b", "num_gpus": 1, "gpu": "h100"}
     settings = {"settings": {"concurrency": ["8"]}, "engine": "vllm", "draft_method": "eagle3"}
     for rate, is_open in ((None, True), (0.7, False)):
-        plan = one_configuration(
+        plan = make_single_plan(
             make_request({**asked, **settings, "draft_tokens": 3, "acceptance_rate": rate})
         )
-        chosen = Chosen(
-            request=plan.request, space=plan.space, candidates=evaluated(plan).candidates
+        chosen = EvaluatedChoice(
+            request=plan.request, space=plan.space, candidates=evaluate(plan).candidates
         )
         facts = {fact.name: [*fact.tried] for fact in open_serving(chosen)}
         assert facts.get("acceptance rate") == (["0.6", "0.75"] if is_open else None)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 ASKED: dict[str, Any] = {
     "model": "qwen3-30b-a3b",
@@ -21,8 +21,8 @@ ASKED: dict[str, Any] = {
 
 
 def _row(asked: dict[str, Any] = ASKED, **settings: Any) -> dict[str, Any]:
-    plan = one_configuration(Request(**asked, settings={"recompute": "full", **settings}))
-    found = evaluated(plan)
+    plan = make_single_plan(Request(**asked, settings={"recompute": "full", **settings}))
+    found = evaluate(plan)
     return {
         "rejected_by": found.rejected_by,
         **{name: np.ravel(values)[0] for name, values in found.table().items()},

@@ -12,7 +12,7 @@ from planner.base.enums import (
 )
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.number_bytes import Gradients
+from planner.estimators.training.number_bytes import GradientBytes
 
 BLOOM = {
     "num_gpus": 384,
@@ -83,10 +83,10 @@ def test_a_framework_without_kernels_for_it_takes_no_time_for_it() -> None:
 
 def test_fp16_states_count_where_a_framework_has_them() -> None:
     precision = np.asarray(PRECISIONS, dtype=np.int8)
-    of_deepspeed = Gradients.of(setting("llama-7b", "megatron-deepspeed").framework, precision)
-    assert list(np.asarray(of_deepspeed.kept)) == [6, 2]
+    of_deepspeed = GradientBytes.of(setting("llama-7b", "megatron-deepspeed").framework, precision)
+    assert list(np.asarray(of_deepspeed.stored_bytes)) == [6, 2]
     assert list(np.asarray(of_deepspeed.on_wire)) == [4, 2]
-    assert Gradients.of(setting("llama-7b", "torchtitan").framework, precision).scattered == 1
+    assert GradientBytes.of(setting("llama-7b", "torchtitan").framework, precision).scattered == 1
 
 
 def test_heads_of_150_leave_the_tensor_cores() -> None:

@@ -8,7 +8,7 @@ from planner.base.enums import (
     Precision,
 )
 from planner.estimators.ideal import ideal_framework, ideal_hardware
-from planner.estimators.machine import Group, Machine
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.specs.catalogue import default_cluster, load_gpu
 from planner.specs.profile import load_framework
 
@@ -33,7 +33,7 @@ def test_products_and_copies_take_their_work_over_the_peak(name: str) -> None:
 def test_messages_take_their_bytes_over_the_link(name: str) -> None:
     ideal = machine(name)
     link = ideal.cluster.scale_up.bandwidth
-    everyone = ideal.collective("all_gather", 8e6, Group(size=8, stride=1))
+    everyone = ideal.collective("all_gather", 8e6, CommunicationGroup(size=8, stride=1))
     assert everyone == pytest.approx(7e6 / link)
     assert ideal.send_time(1e6, 1) == pytest.approx(1e6 / link)
     assert ideal.send_time(0.0, 64) == 0

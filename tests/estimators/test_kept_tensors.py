@@ -15,7 +15,7 @@ from planner.errors import SearchSpaceError
 from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.saved_activations import layer_bytes
-from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.share import MicroBatchShare, Setting
 from planner.optimize.source import first_row
 
 # Llama-3.1 8B: 32 layers of width 4096, 32 heads and 8 key-value heads of 128, 14,336 wide inside.
@@ -58,7 +58,7 @@ def test_a_policy_repeats_what_it_does_not_keep(policy: str) -> None:
     flops = recomputed_flops_per_token(s.model, LENGTH, again, np.bool_(True))
     assert float(flops) == LAYERS * POLICIES[policy][0] + NORMS
     (group,) = s.model.layer_groups
-    kept = float(layer_bytes(Share.of(s, c), group))
+    kept = float(layer_bytes(MicroBatchShare.of(s, c), group))
     assert kept == TOKENS * (2 * H + POLICIES[policy][1])
 
 
@@ -84,7 +84,7 @@ def test_tensor_parallel_ranks_share_what_is_kept() -> None:
     s = world()
     c = layout(ALL, num_gpus=16, tensor_parallel=2, sequence_parallel=True)
     (group,) = s.model.layer_groups
-    assert float(layer_bytes(Share.of(s, c), group)) == pytest.approx(
+    assert float(layer_bytes(MicroBatchShare.of(s, c), group)) == pytest.approx(
         TOKENS * (2 * H + POLICIES["minimal_with_context"][1]) / 2
     )
 
@@ -102,7 +102,9 @@ def test_tensors_on_the_host_leave_the_gpu() -> None:
 def test_experts_keep_what_goes_between_their_matrices() -> None:
     s = world(model="mixtral-8x7b")
     (group,) = s.model.layer_groups
-    bare, kept = (float(layer_bytes(Share.of(s, layout(x)), group)) for x in ("none", "mlpwi"))
+    bare, kept = (
+        float(layer_bytes(MicroBatchShare.of(s, layout(x)), group)) for x in ("none", "mlpwi")
+    )
     assert kept - bare == TOKENS * 2 * 2 * 2 * 14336  # two experts of a token, gate and up
     again = s.recomputation(layout("mlpwi"))
     first = recomputed_flops_per_token(s.model, LENGTH, again, np.bool_(True))

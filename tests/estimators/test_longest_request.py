@@ -15,7 +15,7 @@ from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 
 def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingSetting:
@@ -104,7 +104,7 @@ def asked(**more: object) -> Request:
 
 @pytest.mark.parametrize(("told", "longest"), [(None, 131_072), (8192, 8192)])
 def test_columns_have_the_cache_as_the_log_has_it(told: int | None, longest: int) -> None:
-    table = evaluated(one_configuration(asked(max_model_len=told))).table()
+    table = evaluate(make_single_plan(asked(max_model_len=told))).table()
     tokens, at_once = table["kv_cache_tokens"][0], table["max_concurrency"][0]
     assert tokens == np.floor(at_once * longest)
     # 128 KiB of cache for a token of 8B: 32 layers of 8 heads of 128 numbers, keys and values.
@@ -114,4 +114,4 @@ def test_columns_have_the_cache_as_the_log_has_it(told: int | None, longest: int
 
 def test_requests_longer_than_the_engine_takes_are_refused() -> None:
     with pytest.raises(SpecError, match=r"1,536 tokens .* longer than the longest .*1,500"):
-        one_configuration(asked(max_model_len=1500))
+        make_single_plan(asked(max_model_len=1500))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 # Qwen2.5-7B: 152,064 entries of the vocabulary, at 8,192 tokens 1.246 billion logits.
 LOGITS = 152_064 * 8_192
@@ -26,7 +26,7 @@ def _row(**settings: Any) -> dict[str, Any]:
         global_batch_size=8,
         settings={"recompute": "full", "zero_stage": 3, **settings},
     )
-    found = evaluated(one_configuration(request))
+    found = evaluate(make_single_plan(request))
     return {name: np.ravel(values)[0] for name, values in found.table().items()}
 
 
@@ -97,7 +97,7 @@ def test_the_loss_of_unsloth_takes_what_half_of_the_free_memory_holds(
         settings={"recompute": "full", "offload": "activations", "precision": "fp16"},
     )
     setting = make_plan(request).problem.setting
-    row = evaluated(one_configuration(request)).table()
+    row = evaluate(make_single_plan(request)).table()
     size = {
         name: float(np.ravel(values)[0]) * GIB for name, values in row.items() if "_gib" in name
     }
@@ -123,7 +123,7 @@ def test_kernels_of_unsloth_keep_no_input_of_the_last_matrix() -> None:
             settings={"recompute": "none"},
         )
         profile = make_plan(request).problem.setting.framework.memory
-        row = evaluated(one_configuration(request)).table()
+        row = evaluate(make_single_plan(request)).table()
         size = float(np.ravel(row["memory_activations_gib"])[0]) * GIB
         kept[framework] = size / profile.kept_activations
     assert kept["hf-trainer-triton"] - kept["unsloth"] == pytest.approx(32 * 1_024 * 2 * 11_008)

@@ -12,7 +12,7 @@ from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.setting import ServingSetting
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 
 def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:
@@ -96,12 +96,12 @@ def asked(engine: str, workload: str = "serve", share: float = 0.5) -> Request:
 
 @pytest.mark.parametrize("workload", ["serve", "inference"])
 def test_a_share_is_set_and_is_a_column(workload: str) -> None:
-    row = evaluated(one_configuration(asked("vllm", workload))).table()
+    row = evaluate(make_single_plan(asked("vllm", workload))).table()
     assert row["gpu_memory_utilization"][0] == 0.5
-    more = evaluated(one_configuration(asked("vllm", workload, 0.9))).table()
+    more = evaluate(make_single_plan(asked("vllm", workload, 0.9))).table()
     assert more["most_sequences"][0] > 2 * row["most_sequences"][0]
 
 
 def test_an_engine_without_such_an_option_refuses_it() -> None:
     with pytest.raises(PlannerError, match="Transformers has no option"):
-        one_configuration(asked("transformers", "inference"))
+        make_single_plan(asked("transformers", "inference"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.waits import Offered
+from planner.estimators.inference.waits import OfferedLoad
 
 ONE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
@@ -29,7 +29,7 @@ def test_what_piles_up_is_a_fluid():
     # 100 requests in 10 s, of which 5 a second are answered, the last at 20 s; 10 find a place.
     # An answer of the emptying engine takes 1 s: the last, which comes at 10 s, starts at 19 s, the
     # 55th, which comes at 5.5 s, at 10 s.
-    some = Offered(rate=10.0, number=100.0, capacity=5.0, places=10.0, prompt=0.0, answer=1.0)
+    some = OfferedLoad(rate=10.0, number=100.0, capacity=5.0, places=10.0, prompt=0.0, answer=1.0)
     assert bool(some.is_beyond)
     assert not bool(some.is_endless)
     assert float(some.last_wait) == pytest.approx(9.0)
@@ -41,16 +41,16 @@ def test_what_piles_up_is_a_fluid():
 
 def test_prompts_of_those_who_find_a_place_wait_for_each_other():
     # 10 a second come and 8 prompts a second are computed: the 20th waits 20 (1/8 - 1/10) = 0.5 s.
-    some = Offered(rate=10.0, number=40.0, capacity=5.0, places=20.0, prompt=0.125)
+    some = OfferedLoad(rate=10.0, number=40.0, capacity=5.0, places=20.0, prompt=0.125)
     assert float(some.wait_within(0.5)) == pytest.approx(0.5)
     assert float(some.wait_within(0.25)) == pytest.approx(0.25)
     assert float(some.last_wait) == pytest.approx(4.0)
 
 
 def test_without_an_end_all_wait_for_ever():
-    endless = Offered(rate=10.0, number=np.inf, capacity=5.0, places=10.0, prompt=0.0)
+    endless = OfferedLoad(rate=10.0, number=np.inf, capacity=5.0, places=10.0, prompt=0.0)
     assert float(endless.mean_wait) == float(endless.last_wait) == np.inf
-    calm = Offered(rate=5.0, number=np.inf, capacity=10.0, places=10.0, prompt=0.0)
+    calm = OfferedLoad(rate=5.0, number=np.inf, capacity=10.0, places=10.0, prompt=0.0)
     assert float(calm.mean_wait) == float(calm.last_wait) == 0.0
 
 
@@ -66,7 +66,7 @@ def test_without_an_end_all_wait_for_ever():
 def test_the_last_waits_longest(
     rate: float, number: int, capacity: float, places: int, prompt: float, answer: float
 ) -> None:
-    some = Offered(
+    some = OfferedLoad(
         rate=rate,
         number=float(number),
         capacity=capacity,

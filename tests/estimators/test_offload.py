@@ -16,7 +16,7 @@ from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.layers.model import count_parameters
 from planner.optimize.source import first_row
-from planner.show.terminal import write
+from planner.show.terminal import print_blocks
 from planner.show.views.told import memory_table
 from planner.specs.catalogue import load_model
 
@@ -183,7 +183,7 @@ def test_the_table_of_memory_ends_with_what_the_host_holds() -> None:
     host = number(found.estimate.memory.host) / GIB
     console = Console(width=100, file=StringIO(), record=True)
     row = first_row(found.candidates.columns())
-    write(console, [memory_table(row, found.source.setting.machine)])
+    print_blocks(console, [memory_table(row, found.source.setting.machine)])
     assert console.export_text().split("in host memory")[1].split() == [
         f"{host:.2f}",
         f"{100 * host / 256:.1f}",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.training_names import optimizer_of
+from planner.base.training_names import parse_optimizer
 from planner.base.units import GIB
 from planner.formulas.memory import newton_schulz_flops
 
@@ -108,7 +108,7 @@ def test_muon_takes_the_time_of_its_products() -> None:
     ],
 )
 def test_names_of_optimizers(name: str, kind: str | None, precision: str | None) -> None:
-    known = optimizer_of(name)
+    known = parse_optimizer(name)
     if kind is None:
         assert known is None
     else:

@@ -9,7 +9,7 @@ import pytest
 
 from planner import Request, search
 from planner.errors import SearchSpaceError
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 GIB = 2**30
 # Llama 3.1 8B; a moment in blocks of 256 has 1 + 4 / 256 bytes.
@@ -31,7 +31,7 @@ def _asked(gpu: str = "a100-sxm-40gb", **settings: Any) -> Request:
 
 
 def _row(**settings: Any) -> dict[str, Any]:
-    found = evaluated(one_configuration(_asked(**settings)))
+    found = evaluate(make_single_plan(_asked(**settings)))
     row = {name: np.ravel(values)[0] for name, values in found.table().items()}
     return row | {"rejected_by": found.rejected_by}
 
@@ -97,7 +97,7 @@ def test_bitsandbytes_has_paged_adam_and_lion_in_8_and_32_bits(
 def test_a_name_of_bitsandbytes_is_told_as_settings() -> None:
     told = "--set optimizer=adam --set optimizer_state_precision=int8 --set paged_optimizer=true"
     with pytest.raises(SearchSpaceError, match=told):
-        one_configuration(_asked(optimizer="paged_adamw_8bit"))
+        make_single_plan(_asked(optimizer="paged_adamw_8bit"))
 
 
 def test_a_search_has_it_as_an_axis() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.estimators.machine import Group, Machine
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.specs.catalogue import default_cluster, load_gpu
 
 MIB = 2.0**20
@@ -23,7 +23,7 @@ def test_all_reduce_of_another_a100_node(ranks: int) -> None:
     gpu = load_gpu("a100-sxm-80gb")
     machine = Machine(gpu=gpu, cluster=default_cluster(gpu))
     sizes = np.array(list(MEASURED[ranks])) * MIB
-    group = Group(size=ranks, stride=1)
+    group = CommunicationGroup(size=ranks, stride=1)
     ratios = machine.collective("all_reduce", sizes, group) * 1e6 / list(MEASURED[ranks].values())
     assert np.all(np.abs(ratios - 1) < 0.16), ratios
     assert float(np.median(ratios)) == pytest.approx(1, abs=0.04)

@@ -18,7 +18,7 @@ from planner.estimators.training.cost import training_cost
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 
 NO = np.bool_(False)
 NONE_KEPT = {"saved": np.zeros((), np.int8), "offloaded": np.zeros((), np.int8)}
@@ -45,7 +45,7 @@ def _llama(model: str, gpu: str, efficiency: float = 0.5) -> Estimate:
 
 
 def _gpu_hours(model: str, gpu: str) -> float:
-    cost = training_cost(_llama(model, gpu), Site())
+    cost = training_cost(_llama(model, gpu), OperatingTerms())
     return 2048 * float(cost.time_to_train) / 3600
 
 

@@ -23,7 +23,7 @@ from planner.errors import SearchSpaceError
 from planner.estimators.training.estimate import broken_rule, evaluate
 from planner.estimators.training.flops import recomputed_flops_per_token
 from planner.estimators.training.saved_activations import layer_bytes
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.optimize.source import first_row
 
 # OPT-1.3B: 24 layers of width 2048, 32 heads, feed-forwards four times as wide, not gated.
@@ -36,7 +36,7 @@ CORE = 2 * 2 * LENGTH * H
 def kept(modules: str, *, fused: bool = True, recompute: int = 1, **more: int) -> float:
     s, c = world(), layout(modules, fused=fused, recompute=recompute, **more)
     (group,) = s.model.layer_groups
-    return float(layer_bytes(Share.of(s, c), group))
+    return float(layer_bytes(MicroBatchShare.of(s, c), group))
 
 
 def world(model: str = "opt-1.3b", framework: str = "fsdp"):

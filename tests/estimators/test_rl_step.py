@@ -18,11 +18,11 @@ from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
 from planner.estimators.timeline.steps import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
-from planner.specs.rollouts import RlWork, transfers
+from planner.specs.rollouts import RlWorkload, transfers
 
 CATALOGUE = Catalogue()
 LAYOUT = {"tensor_parallel": 2, "sequence_parallel": True, "micro_batch_size": 1, "zero_stage": 1}
-WORK = RlWork(
+WORK = RlWorkload(
     prompts_per_step=64,
     samples_per_prompt=16,
     input_tokens=128,

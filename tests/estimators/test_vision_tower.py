@@ -17,7 +17,7 @@ from planner.layers.model import count_parameters, tower_parameters
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
 from planner.specs.paths import SpecKind, spec_folders
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 
 TOWER = 676_550_144
 """Qwen2.5-VL-7B: 8,292,166,656 parameters less the 7,615,616,512 of Qwen2.5-7B."""
@@ -219,5 +219,5 @@ def test_a_plan_of_images_is_read_again_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     save_plan(path, one.plan, one.candidates)
     assert "freeze_vision_tower = true" in path.read_text()
-    again = PinnedPlan.read(path)
+    again = SavedPlan.read(path)
     assert again.answers["images_per_sample"] == 2

@@ -99,12 +99,10 @@ def test_serving_is_compared_step_by_step():
 
 def test_a_file_is_the_other_plan(tmp_path):
     path = tmp_path / "plan.toml"
-    from planner.workloads.pinned import PinnedPlan
+    from planner.workloads.pinned import SavedPlan
 
     found = against(tp=4, pp=2, vp=20)
-    path.write_text(
-        PinnedPlan.of(found.difference.other.plan, found.difference.other.row).to_toml()
-    )
+    path.write_text(SavedPlan.of(found.difference.other.plan, found.difference.other.row).to_toml())
     again = planner.explain(**LLAMA, against=path).difference
     assert again.other.row["step_time_s"] == found.difference.other.row["step_time_s"]
     from_file = planner.explain(path)

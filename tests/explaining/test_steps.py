@@ -13,10 +13,10 @@ import planner
 from planner.decide.explaining.steps import (
     FORMULAS,
     UNITS,
-    Sources,
+    SpecSources,
+    evaluate_with_ledger,
     explained_steps,
-    quantity,
-    recorded,
+    format_quantity,
     references_of,
     step_dict,
 )
@@ -93,7 +93,7 @@ def part(name: str, operator: str, step: int = 0) -> Any:
 @pytest.mark.parametrize("name", CASES)
 def test_a_ledger_changes_no_prediction(name):
     _, found = estimated(name)
-    own, again = found.candidates.columns(), recorded(found).columns()
+    own, again = found.candidates.columns(), evaluate_with_ledger(found).columns()
     for column, values in own.items():
         assert list(map(repr, values)) == list(map(repr, again[column])), column
 
@@ -187,7 +187,7 @@ def test_a_kernel_is_its_formula_in_numbers():
     )
     assert float(again) == pytest.approx(done.once, rel=1e-12)
     words = FORMULAS[done.work.formula].words(done)
-    assert quantity(figures["paid_flops"], "FLOP") in words
+    assert format_quantity(figures["paid_flops"], "FLOP") in words
     assert "312 TFLOP/s" in words
 
 
@@ -221,7 +221,7 @@ def test_the_engine_of_a_step_of_reinforcement_learning_has_efficiencies_of_its_
 
 def test_figures_have_units_and_sources():
     plan, _ = estimated("llama")
-    sources = Sources(plan)
+    sources = SpecSources(plan)
     told = step_dict(steps("llama")[0], sources)
     keys = {
         figure["key"] for one in told["operators"] for w in one["work"] for figure in w["figures"]

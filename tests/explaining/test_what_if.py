@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.explaining.what_if import change, outcome, scaled
-from planner.specs.checked import unchecked
+from planner.decide.explaining.what_if import predict_outcome, relative_change, with_scaled_specs
+from planner.specs.checked import replace_unvalidated
 
 LLAMA: dict[str, Any] = {
     "model": "llama-65b",
@@ -56,7 +56,9 @@ def test_half_the_network_is_what_a_cluster_of_half_the_network_takes(tmp_path):
         'source = "assumed" }\n'
         f'efficiency = {{ value = {out.efficiency}, unit = "1", source = "assumed" }}\n'
     )
-    halved = outcome(found.plan, scaled("cluster", ("scale_out.bandwidth",), 0.5))
+    halved = predict_outcome(
+        found.plan, with_scaled_specs("cluster", ("scale_out.bandwidth",), 0.5)
+    )
     own = planner.estimate(**LLAMA, cluster=str(path)).table()
     assert halved.row is not None
     assert halved.row["step_time_s"] == own["step_time_s"][0]
@@ -81,25 +83,27 @@ def test_a_better_number_never_makes_a_step_longer():
 def test_another_memory_moves_measured_products_too():
     """Where a GPU does not say otherwise, its products were measured on its own memory."""
     found = planner.estimate(model="llama-2-13b", gpu="a100", num_gpus=8, settings={"tp": 8})
-    slower = scaled("gpu", ("memory_bandwidth",), 0.25)
-    told = outcome(found.plan, slower).row
+    slower = with_scaled_specs("gpu", ("memory_bandwidth",), 0.25)
+    told = predict_outcome(found.plan, slower).row
 
     def untold(plan):
         (source,) = plan.problem.sources
         gpu = source.setting.machine.gpu
-        bare = unchecked(gpu, efficiency=unchecked(gpu.efficiency, gemm_table_bandwidth=None))
+        bare = replace_unvalidated(
+            gpu, efficiency=replace_unvalidated(gpu.efficiency, gemm_table_bandwidth=None)
+        )
         other = source.changed(lambda s: replace(s, machine=replace(s.machine, gpu=bare)))
         return slower(replace(plan, problem=replace(plan.problem, sources=(other,))))
 
     assert told is not None
     assert told["step_time_s"] > 1.3 * found.table()["step_time_s"][0]
-    assert outcome(found.plan, untold).row["step_time_s"] == told["step_time_s"]
+    assert predict_outcome(found.plan, untold).row["step_time_s"] == told["step_time_s"]
 
 
 def test_sensitivities_are_not_linear():
     found = fact("peak FLOP/s").outcomes
     worse, better = (
-        change(found[f"10 % {words}"].row["step_time_s"], explained().row["step_time_s"])
+        relative_change(found[f"10 % {words}"].row["step_time_s"], explained().row["step_time_s"])
         for words in ("worse", "better")
     )
     assert worse + better > 0.005
@@ -163,7 +167,10 @@ def test_an_assumed_number_moves_what_its_change_moves():
     name = "gpu efficiency.sustained_compute_fraction"
     one = next(one for one in explained().assumptions if one.name == name)
     moved = [
-        outcome(explained().plan, scaled("gpu", ("efficiency.sustained_compute_fraction",), f))
+        predict_outcome(
+            explained().plan,
+            with_scaled_specs("gpu", ("efficiency.sustained_compute_fraction",), f),
+        )
         for f in (0.9, 1.1)
     ]
     values = [found.row[one.column] for found in moved if found.row]
@@ -175,7 +182,7 @@ def test_numbers_that_a_plan_does_not_have_are_not_tried(monkeypatch: pytest.Mon
 
     def told(plan, changed, burst):
         tried.append(changed(plan).problem.sources)
-        return outcome(plan, changed, burst)
+        return predict_outcome(plan, changed, burst)
 
     monkeypatch.setattr("planner.decide.explaining.explanation.outcome", told)
     found = planner.explain(**SERVED)

@@ -14,7 +14,7 @@ from planner.base.enums import (
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.saved_activations import layer_bytes
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.workloads.plan import make_plan
 
 S = 2048
@@ -60,7 +60,7 @@ def _layer(model: str, tensor: int, sequence: bool, recompute: Recompute) -> flo
     """Bytes per layer over s b h."""
     _, hidden, _, _, _, micro, _ = TABLE_3[model]
     estimate = _estimate(model, tensor, sequence, recompute)
-    share = Share.of(estimate.setting, estimate.configurations)
+    share = MicroBatchShare.of(estimate.setting, estimate.configurations)
     group = estimate.setting.model.layer_groups[0]
     kept = layer_bytes(share, group)
     return float(kept) / (S * micro * hidden)

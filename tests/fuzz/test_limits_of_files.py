@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.reading import csv_of, toml_of
+from planner.base.reading import parse_csv, parse_toml
 from planner.documents.prose import blocks_of
 from planner.documents.shell import read_shell
 from planner.errors import LaunchError, SpecError
 
 
 def test_a_table_has_at_most_a_thousand_columns() -> None:
-    assert len(next(csv_of(["1," * 999], Path("a.csv")))[1]) == 1000
+    assert len(next(parse_csv(["1," * 999], Path("a.csv")))[1]) == 1000
     with pytest.raises(SpecError, match=r"a.csv:1: has 1,001 cells; tables of up to 1,000"):
-        next(csv_of(["1," * 1000], Path("a.csv")))
+        next(parse_csv(["1," * 1000], Path("a.csv")))
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_script_has_so_many_commands_and_words(text: str, words: str) -> None:
 
 def test_a_long_key_of_toml_is_too_deep() -> None:
     with pytest.raises(SpecError, match="nested more than 100 deep"):
-        toml_of("a" + ".b" * 50_000 + " = 1", "a.toml")
-    assert toml_of("# " + "." * 500 + "\na.b = 1", "a.toml") == {"a": {"b": 1}}
+        parse_toml("a" + ".b" * 50_000 + " = 1", "a.toml")
+    assert parse_toml("# " + "." * 500 + "\na.b = 1", "a.toml") == {"a": {"b": 1}}
 
 
 def test_blocks_of_a_long_text_are_too_many() -> None:

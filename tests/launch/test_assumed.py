@@ -10,7 +10,7 @@ from commands import Command
 
 from planner.errors import LaunchError
 from planner.launch.assumed import USUAL_GPUS, LaunchFile
-from planner.launch.launchers.world import INSTANCES, gpu_called, gpus_named
+from planner.launch.launchers.world import INSTANCES, gpus_in_text, parse_gpu_name
 from planner.launch.read import read_launch
 from planner.specs.catalogue import Catalogue
 
@@ -19,7 +19,7 @@ FULL = "accelerate launch train.py --model_name_or_path {} --per_device_train_ba
 
 def asked(path: Path, text: str, **answers: object) -> LaunchFile:
     path.write_text(text, encoding="utf-8")
-    return LaunchFile(path=path, asked=answers)
+    return LaunchFile(path=path, answers=answers)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def asked(path: Path, text: str, **answers: object) -> LaunchFile:
     ],
 )
 def test_words_of_drivers_labels_and_clouds_mean_gpus(word: str, gpu: str | None) -> None:
-    assert gpu_called(word) == gpu
+    assert parse_gpu_name(word) == gpu
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_words_of_drivers_labels_and_clouds_mean_gpus(word: str, gpu: str | None
     ],
 )
 def test_a_text_names_the_gpu_that_stands_there_most(text: str, gpu: str | None) -> None:
-    named = gpus_named(text, Path("run.sh"))
+    named = gpus_in_text(text, Path("run.sh"))
 
     assert next((one.gpu for one in named), None) == gpu
 
 
 def test_the_section_of_a_command_names_its_gpu_before_the_rest_of_a_page() -> None:
     text = "MI300X, MI325X, MI300X\n## Serving on 8xH200\nvllm serve m\n"
-    named = gpus_named(text, Path("page.md"), near="## Serving on 8xH200\n")
+    named = gpus_in_text(text, Path("page.md"), near="## Serving on 8xH200\n")
 
     assert [one.gpu for one in named] == ["h200-sxm-141gb", "mi300x-192gb", "mi325x"]
 
@@ -72,13 +72,13 @@ def test_of_gpus_in_a_page_the_first_that_has_room_counts(tmp_path: Path) -> Non
         "--max-model-len 8192\n```\n## Benchmark\nL4, and the H100.\n"
     )
 
-    asked = LaunchFile(path=path, asked={}).question()
+    asked = LaunchFile(path=path, answers={}).question()
 
     assert asked.imported.values["gpu"] == "h100-sxm-80gb"
 
 
 def test_the_folder_names_a_gpu_where_the_text_does_not() -> None:
-    (named,) = gpus_named("vllm serve m", Path("recipes/h200/run.sh"))
+    (named,) = gpus_in_text("vllm serve m", Path("recipes/h200/run.sh"))
 
     assert (named.gpu, named.word) == ("h200-sxm-141gb", "h200")
 
@@ -99,8 +99,8 @@ def test_training_takes_the_fewest_whole_nodes_on_which_it_fits(tmp_path: Path) 
     assert found.imported.assumed.keys() >= {"gpu", "num_gpus"}
     assert found.imported.values["gpu"] == USUAL_GPUS[0]
     assert found.imported.values["num_gpus"] == found.request.num_gpus == 32
-    assert [one.num_gpus for one in found.beside] == [16, 64, 128]
-    assert [bool(one.rejected_by) for one in found.beside] == [True, False, False]
+    assert [one.num_gpus for one in found.other_counts] == [16, 64, 128]
+    assert [bool(one.rejected_by) for one in found.other_counts] == [True, False, False]
 
 
 def test_a_layout_takes_multiples_of_its_groups(tmp_path: Path) -> None:
@@ -274,12 +274,12 @@ def test_of_several_things_the_first_is_read_and_the_others_are_named(tmp_path: 
     text = "vllm serve Qwen/Qwen3-8B\npython -m sglang.launch_server --model-path Qwen/Qwen3-32B\n"
     first = asked(tmp_path / "both.sh", text).question().imported
     path = tmp_path / "both.sh"
-    second = LaunchFile(path=path, asked={}, number=2).question().imported
+    second = LaunchFile(path=path, answers={}, number=2).question().imported
 
     assert (first.target.name, second.target.name) == ("vllm", "sglang")
     assert any("--row 2 is SGLang, line 2 of both.sh" in note for note in first.notes)
     with pytest.raises(LaunchError, match="starts 2 things, not 3:"):
-        LaunchFile(path=path, asked={}, number=3).question()
+        LaunchFile(path=path, answers={}, number=3).question()
 
 
 TEXT = """Serve it:
@@ -302,9 +302,9 @@ echo "it's
 def test_blocks_of_code_in_a_text_are_read_in_place(planner: Command, tmp_path: Path) -> None:
     found = asked(tmp_path / "guide.md", TEXT).question().imported
 
-    assert (found.target.name, found.found.line) == ("vllm", 5)
+    assert (found.target.name, found.command.line) == ("vllm", 5)
     assert found.values["tensor_parallel"] == 2
-    span = found.found.options["--tensor-parallel-size"].spans[0]
+    span = found.command.options["--tensor-parallel-size"].spans[0]
     assert span is not None
     assert TEXT[span.start : span.end] == "2"
     (tmp_path / "empty.md").write_text("Nothing `vllm serve` here.\n")
@@ -318,7 +318,7 @@ def test_files_of_a_folder_are_one_deployment(tmp_path: Path) -> None:
         text = f"vllm serve meta-llama/Llama-3.1-70B-Instruct --tensor-parallel-size {size} "
         (tmp_path / name).write_text(text + role % of)
     (tmp_path / "broken.yaml").write_text("a: [")
-    found = LaunchFile(path=tmp_path, asked={}).question().imported
+    found = LaunchFile(path=tmp_path, answers={}).question().imported
 
     assert (found.values["mode"], found.values["num_gpus"]) == ("disaggregated", 12)
 
@@ -328,7 +328,7 @@ def test_a_document_that_a_script_of_the_folder_reads_is_no_launch_of_its_own(
 ) -> None:
     (tmp_path / "a.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "train.sh").write_text(FULL.format("Qwen/Qwen3-8B") + "--deepspeed a.json\n")
-    found = LaunchFile(path=tmp_path, asked={}).question().imported
+    found = LaunchFile(path=tmp_path, answers={}).question().imported
 
     assert found.path.name == "train.sh"
     assert found.values["zero_stage"] == 3
@@ -353,18 +353,18 @@ def test_a_label_of_a_node_tells_the_memory_of_its_gpu(tmp_path: Path) -> None:
         "  containers:\n  - name: v\n    image: vllm/vllm-openai:v0.10.0\n"
         "    args: [--model, Qwen/Qwen3-8B]\n    resources: {limits: {nvidia.com/gpu: 1}}\n"
     )
-    found = LaunchFile(path=path, asked={}).question().imported
+    found = LaunchFile(path=path, answers={}).question().imported
 
     assert found.values["gpu"] == "a100-sxm-40gb"
     assert not found.assumed
 
 
 def test_a_short_name_of_a_gpu_is_one_with_its_maker_before_it() -> None:
-    (of_maker, *_) = gpus_named("a free Tesla T4 instance; not a V100", Path("run.ipynb"))
+    (of_maker, *_) = gpus_in_text("a free Tesla T4 instance; not a V100", Path("run.ipynb"))
 
     assert (of_maker.gpu, of_maker.word) == ("t4-16gb", "tesla t4")
-    assert gpus_named("nodeSelector: nvidia-l4", Path("run.sh"))
-    assert not gpus_named("a t4 b", Path("run.sh"))
+    assert gpus_in_text("nodeSelector: nvidia-l4", Path("run.sh"))
+    assert not gpus_in_text("a t4 b", Path("run.sh"))
 
 
 def test_a_program_that_asks_for_bf16_computes_in_fp16_on_a_gpu_without_it(tmp_path: Path) -> None:
@@ -378,8 +378,8 @@ def test_a_program_that_asks_for_bf16_computes_in_fp16_on_a_gpu_without_it(tmp_p
         'trainer = Trainer("Qwen/Qwen2.5-0.5B", args=args)\n'
     )
 
-    older = LaunchFile(path=program, asked={"sequence_length": 512}).question().imported
-    newer = LaunchFile(path=program, asked={"sequence_length": 512, "gpu": "l4-24gb"}).question()
+    older = LaunchFile(path=program, answers={"sequence_length": 512}).question().imported
+    newer = LaunchFile(path=program, answers={"sequence_length": 512, "gpu": "l4-24gb"}).question()
 
     assert older.values["precision"] == "fp16"
     assert newer.imported.values["precision"] == "bf16"
@@ -460,12 +460,12 @@ def test_layers_that_one_process_places_start_with_one_gpu(tmp_path: Path) -> No
         "a = TrainingArguments(per_device_train_batch_size=1, bf16=True)\n"
     )
     counts = [
-        LaunchFile(path=path, asked={"gpu": gpu}).question().imported.values["num_gpus"]
+        LaunchFile(path=path, answers={"gpu": gpu}).question().imported.values["num_gpus"]
         for gpu in ("h100", "rtx4080-16gb")
     ]
 
     assert counts[0] == 1 < counts[1]
-    notes = LaunchFile(path=path, asked={"gpu": "rtx4080-16gb"}).question().imported.notes
+    notes = LaunchFile(path=path, answers={"gpu": "rtx4080-16gb"}).question().imported.notes
     assert "pipeline_parallel" not in " ".join(notes)
 
 

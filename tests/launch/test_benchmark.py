@@ -11,8 +11,8 @@ import pytest
 import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
-from planner.launch.target import Process, Variable
-from planner.launch.write import Launch, launch_of
+from planner.launch.target import Process, ShellVariable
+from planner.launch.write import WrittenLaunch, launch_of
 from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"
@@ -213,7 +213,7 @@ TRAINERS = {
 }
 
 
-def training(target: str, **asked: object) -> Launch:
+def training(target: str, **asked: object) -> WrittenLaunch:
     stage = 1 if "mega" in TRAINERS[target] else 3
     question = {
         "workload": "train",
@@ -230,7 +230,7 @@ def training(target: str, **asked: object) -> Launch:
 def options_of(process: Process) -> list[str]:
     """The options of a process, without their values."""
     firsts = [argument.words[0] for argument in process.arguments]
-    words = [word.prefix if isinstance(word, Variable) else word for word in firsts]
+    words = [word.prefix if isinstance(word, ShellVariable) else word for word in firsts]
     return [word.partition("=")[0] for word in words if word.startswith("-") or "=" in word]
 
 
@@ -255,7 +255,9 @@ def test_a_training_has_a_benchmark_beside_it(target: str) -> None:
 def test_a_benchmark_replaces_no_results_of_the_job(target: str) -> None:
     (process,) = training(target).draft.benchmark
     words = [word for argument in process.arguments for word in argument.words]
-    folders = [word for word in words if isinstance(word, Variable) and word.name == "OUTPUT_DIR"]
+    folders = [
+        word for word in words if isinstance(word, ShellVariable) and word.name == "OUTPUT_DIR"
+    ]
     assert [word.suffix for word in folders] == ["/benchmark"]
 
 

@@ -80,7 +80,7 @@ def test_helm_renders_a_chart(chart: Path, arguments: Path, name: str) -> None:
 
     wanted = {"model": "Qwen/Qwen3-32B", "tensor_parallel": 4, "num_gpus": 8}
     assert wanted.items() <= found.values.items()
-    assert (found.path, found.found.line) == (chart / "rendered.yaml", 14)
+    assert (found.path, found.command.line) == (chart / "rendered.yaml", 14)
     assert any("helm rendered the chart server" in note for note in found.notes)
     assert arguments.read_text().split("\n") == ["template", "release", str(chart)]
 
@@ -139,7 +139,10 @@ def test_a_template_alone_is_named_as_one(tmp_path: Path) -> None:
 
 
 def test_no_program_is_started_for_files_from_a_browser(chart: Path, arguments: Path) -> None:
-    with reading.only_within([chart]), pytest.raises(LaunchError, match="This is a Helm chart"):
+    with (
+        reading.restrict_to_folders([chart]),
+        pytest.raises(LaunchError, match="This is a Helm chart"),
+    ):
         read_launch(chart)
     assert not arguments.exists()
 

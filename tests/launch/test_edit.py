@@ -14,25 +14,25 @@ from hypothesis import strategies as st
 from rows import each
 
 from planner.documents.shell import read_shell
-from planner.documents.shell.text import Given, edit_command, shell_word
+from planner.documents.shell.text import ParsedOption, edit_command, shell_word
 from planner.documents.tree import key_path, read_tree
 from planner.documents.writing import edit_document, yaml_scalar
 from planner.launch.arguments import read_arguments
-from planner.launch.option_table import Accepted, AcceptedOption
+from planner.launch.option_table import ParserOption, ParserOptions
 
 NAMES = [f"--option-{letter}" for letter in "abcdef"]
 FLAGS = ["--flag-a", "--flag-b"]
-ACCEPTED = Accepted(
+ACCEPTED = ParserOptions(
     {
-        **{name: AcceptedOption(name=name) for name in NAMES},
-        **{name: AcceptedOption(name=name, nargs="0") for name in FLAGS},
-        "--many": AcceptedOption(name="--many", nargs="+"),
+        **{name: ParserOption(name=name) for name in NAMES},
+        **{name: ParserOption(name=name, nargs="0") for name in FLAGS},
+        "--many": ParserOption(name="--many", nargs="+"),
     },
     {},
 )
 
 
-def options(text: str) -> Mapping[str, Given]:
+def options(text: str) -> Mapping[str, ParsedOption]:
     """The options of the command ``train`` of a script."""
     (command,) = [one for one in read_shell(text).commands if one.words[0].text == "train"]
     return read_arguments(command.words[1:], ACCEPTED).options
@@ -113,7 +113,7 @@ def test_style_is_kept() -> None:
 def test_option_and_value_are_found_in_a_row() -> None:
     for begin in ("", "echo\n" * 200):
         text = f"O=--option-a\n{begin}train $O 8 --flag-a\n"
-        whole = options(text)["--option-a"].whole
+        whole = options(text)["--option-a"].full_span
         assert whole is not None
         assert text[whole.start : whole.end] == "$O 8"
 

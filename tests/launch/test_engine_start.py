@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from start_logs import start_logs
 
-from planner.launch.assumed import full_row, judged
+from planner.launch.assumed import evaluate_launch, full_row
 from planner.launch.read import read_launch
 
 LLAMA = "vllm serve meta-llama/Llama-3.1-8B-Instruct"
@@ -21,7 +21,7 @@ def started(folder: Path, text: str, gpu: str = "h100") -> Mapping[str, Any]:
     path = folder / "serve.sh"
     path.write_text(text)
     imported = read_launch(path, gpu=gpu)
-    return full_row(judged(imported.request(BESIDE | {"gpu": gpu}, None))[1])
+    return full_row(evaluate_launch(imported.request(BESIDE | {"gpu": gpu}, None))[1])
 
 
 @pytest.mark.parametrize(("version", "share"), [("0.11", 0.9), ("0.19", 0.95)])

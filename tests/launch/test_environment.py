@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from planner.launch.target import Job, Process
+from planner.launch.target import LaunchJob, Process
 from planner.launch.targets import target_of
 from planner.launch.write import environment_of, fabric
 from planner.question.request import Request
@@ -19,8 +19,8 @@ PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)
 def job_of(
     framework: str = "megatron-lm", num_gpus: int = 8, offload: str = "none",
     model: str = "llama-2-7b",
-) -> Job:  # fmt: skip
-    return Job.of(
+) -> LaunchJob:  # fmt: skip
+    return LaunchJob.of(
         Request(
             workload="train", model=model, gpu="h100-sxm", num_gpus=num_gpus,
             framework=framework, global_batch_size=64, settings={"offload": offload},
@@ -28,7 +28,7 @@ def job_of(
     )  # fmt: skip
 
 
-def named(job: Job, process: Process = PROCESS) -> dict[str, str]:
+def named(job: LaunchJob, process: Process = PROCESS) -> dict[str, str]:
     found = environment_of(target_of("megatron-lm"), job, process)
     assert all(one.reason for one in found)
     return {one.name: one.text for one in found}

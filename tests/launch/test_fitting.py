@@ -12,13 +12,13 @@ import pytest
 
 from planner.base.cells import Value
 from planner.decide.fitting import MEMORIES, changes_that_fit, gpus_that_fit
-from planner.decide.improve import another_plan
+from planner.decide.improve import best_other_plan
 from planner.decide.near import distances
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import settings_of
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.pinned import non_default_parameters
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 FRAMEWORKS = (
     "deepspeed", "hf-trainer", "hf-trainer-fsdp", "fsdp", "unsloth", "megatron-lm", "torchtitan",
@@ -56,8 +56,8 @@ def drawn_misfit(seed: int) -> tuple[Request, Plan, Evaluation]:
     while True:
         request = drawn_request(seed)
         try:
-            plan = one_configuration(request)
-            found = evaluated(plan)
+            plan = make_single_plan(request)
+            found = evaluate(plan)
         except PlannerError:
             found = None
         if found is not None and found.rejected_by in MEMORIES:
@@ -67,8 +67,8 @@ def drawn_misfit(seed: int) -> tuple[Request, Plan, Evaluation]:
 
 def rejection(request: Request, row: Mapping[str, Any], **changed: Any) -> str:
     """What rejects the plan of a row, estimated anew."""
-    again = replace(request, settings=settings_of("train", row), **changed)
-    return evaluated(one_configuration(again)).rejected_by
+    again = replace(request, settings=non_default_parameters("train", row), **changed)
+    return evaluate(make_single_plan(again)).rejected_by
 
 
 def fits_within(
@@ -76,7 +76,7 @@ def fits_within(
 ) -> bool:
     """Whether any combination of so many of the tried values fits, all estimated by a search."""
     own = found.candidates.row
-    settings: dict[str, Any] = settings_of("train", own)
+    settings: dict[str, Any] = non_default_parameters("train", own)
     settings |= {name: [own[name], *values] for name, values in tried.items()}
     settings["sequence_parallel"] = [True, False]
     problem = make_plan(replace(request, space="single", settings=settings)).problem
@@ -99,7 +99,7 @@ def test_changes_fit_and_nothing_that_was_tried_does_where_none_is_named(seed: i
     if fitting.changes:
         return
     assert not fits_within(request, found, fitting.tried, MOST_CHANGES)
-    best = another_plan(plan, found)
+    best = best_other_plan(plan, found)
     if best is None:
         assert not fits_within(request, found, fitting.tried, np.inf)
     else:

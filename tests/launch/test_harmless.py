@@ -17,11 +17,11 @@ from planner.base import reading
 from planner.errors import LaunchError
 from planner.launch import harmless
 from planner.launch.harmless import harmless_reason
-from planner.launch.imported import imported
+from planner.launch.imported import import_launch
 from planner.launch.option_lines import Status
 from planner.launch.option_table import is_among
 from planner.launch.read import read_launch
-from planner.launch.target import Target
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers
 
 TABLE = Path(harmless.__file__).with_name("harmless.toml")
@@ -54,7 +54,7 @@ CHANGE_RESULTS = {
 }  # fmt: skip
 
 
-def _tools() -> Iterator[Target]:
+def _tools() -> Iterator[LaunchTarget]:
     for target in readers().values():
         yield from filter(None, (target, target.step))
 
@@ -63,11 +63,11 @@ def _spelled(option: str) -> str:
     return option.rpartition(" ")[2].lstrip("-").replace("-", "_").lower()
 
 
-def _is_read(target: Target, option: str) -> bool:
+def _is_read(target: LaunchTarget, option: str) -> bool:
     return option in target.table.options or is_among(option, target.table.used)
 
 
-def _classes() -> Iterator[tuple[Target, str, str]]:
+def _classes() -> Iterator[tuple[LaunchTarget, str, str]]:
     """Every accepted option with why it is harmless; those that a row reads are left out."""
     for target in _tools():
         for option in target.options.options:
@@ -135,14 +135,14 @@ TELLS_THE_PROGRAM = {"train_dataset"}
 def test_what_is_called_unread_changes_nothing_when_it_goes(case: Case) -> None:
     """An option that is reported as without effect, or as not modelled, is not read secretly."""
     whole = read_launch(case.path)
-    values = imported(whole.path, whole.target, whole.found, None).values
+    values = import_launch(whole.path, whole.target, whole.command, None).values
     for line in [*whole.of(Status.NOT_MODELLED), *whole.of(Status.IGNORED)]:
         if line.option in TELLS_THE_PROGRAM:
             continue
-        options = {k: one for k, one in whole.found.options.items() if k != line.option}
-        unknown = tuple(one for one in whole.found.unknown if one.option != line.option)
-        without = replace(whole.found, options=options, unknown=unknown)
-        assert imported(whole.path, whole.target, without, None).values == values, line.option
+        options = {k: one for k, one in whole.command.options.items() if k != line.option}
+        unknown = tuple(one for one in whole.command.unknown if one.option != line.option)
+        without = replace(whole.command, options=options, unknown=unknown)
+        assert import_launch(whole.path, whole.target, without, None).values == values, line.option
 
 
 @each(

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.decide.improve import another_plan, best_changes, recommended_change
+from planner.decide.improve import best_changes, best_other_plan, recommended_change
 from planner.decide.near import SURE
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of
-from planner.workloads.pinned import settings_of
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.pinned import non_default_parameters
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 ASKED: dict[str, dict[str, Any]] = {
     "runs": {
@@ -57,8 +57,8 @@ def plans_near(request: Request, own: dict[str, Any]) -> pd.DataFrame:
 @pytest.mark.parametrize("name", ASKED)
 def test_no_plan_with_so_few_changes_is_better(name: str) -> None:
     request = Request(**ASKED[name])
-    plan = one_configuration(request)
-    found = evaluated(plan)
+    plan = make_single_plan(request)
+    found = evaluate(plan)
     changes = best_changes(plan, found)
     assert changes
     rows = plans_near(request, found.candidates.row)
@@ -73,8 +73,8 @@ def test_no_plan_with_so_few_changes_is_better(name: str) -> None:
 @pytest.mark.parametrize("name", ASKED)
 def test_a_change_is_what_its_row_says(name: str) -> None:
     request = Request(**ASKED[name])
-    plan = one_configuration(request)
-    found = evaluated(plan)
+    plan = make_single_plan(request)
+    found = evaluate(plan)
     before = found.candidates.columns()
     for change in best_changes(plan, found):
         for parameter, (old, new) in change.changed.items():
@@ -90,15 +90,15 @@ def test_a_change_is_what_its_row_says(name: str) -> None:
 
 def test_number_format_and_batch_stay() -> None:
     request = Request(**ASKED["runs"])
-    plan = one_configuration(request)
-    for change in best_changes(plan, evaluated(plan)):
+    plan = make_single_plan(request)
+    for change in best_changes(plan, evaluate(plan)):
         assert not {"precision", "global_batch_size", "num_gpus"} & set(change.changed)
 
 
 def test_the_recommended_change_has_nearly_all_there_is_to_gain() -> None:
     request = Request(**ASKED["runs"])
-    plan = one_configuration(request)
-    changes = best_changes(plan, evaluated(plan))
+    plan = make_single_plan(request)
+    changes = best_changes(plan, evaluate(plan))
     chosen = recommended_change(changes)
     assert chosen is not None
     most = max(one.gain for one in changes)
@@ -110,15 +110,15 @@ def test_the_recommended_change_has_nearly_all_there_is_to_gain() -> None:
 
 def test_the_best_plan_has_no_better_change() -> None:
     request = Request(**ASKED["runs"])
-    plan = one_configuration(request)
-    found, settings = evaluated(plan), dict(request.settings)
+    plan = make_single_plan(request)
+    found, settings = evaluate(plan), dict(request.settings)
     for _ in range(6):
         change = recommended_change(best_changes(plan, found))
         if change is None:
             break
         settings |= {name: new for name, (_, new) in change.changed.items()}
-        plan = one_configuration(replace(request, settings=settings))
-        found = evaluated(plan)
+        plan = make_single_plan(replace(request, settings=settings))
+        found = evaluate(plan)
     assert change is None
 
 
@@ -127,8 +127,8 @@ def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
         workload="serve", model="llama-3.1-70b", gpu="h100", num_gpus=8, engine="vllm",
         settings={"tensor_parallel": 8, "concurrency": 64},
     )  # fmt: skip
-    plan = one_configuration(request)
-    found = evaluated(plan)
+    plan = make_single_plan(request)
+    found = evaluate(plan)
     columns = found.candidates.columns()
     changes = best_changes(plan, found)
     assert changes
@@ -150,19 +150,21 @@ def test_where_no_change_fits_another_framework_may(
         sequence_length=65_536, global_batch_size=8,
         settings={"micro_batch_size": 1, "recompute": "full"},
     )  # fmt: skip
-    plan = one_configuration(request)
-    found = evaluated(plan)
+    plan = make_single_plan(request)
+    found = evaluate(plan)
     assert found.rejected_by == "out_of_memory"
     assert not best_changes(plan, found)
-    best = another_plan(plan, found, profiles)
+    best = best_other_plan(plan, found, profiles)
     if not profiles:
         assert best is None
         return
     assert best is not None
     other, change = best
     assert other.source_of(change.row).profile == change.row["framework"] == "DeepSpeed"
-    again = replace(request, framework="deepspeed", settings=settings_of("train", change.row))
-    assert evaluated(one_configuration(again)).rejected_by == ""
+    again = replace(
+        request, framework="deepspeed", settings=non_default_parameters("train", change.row)
+    )
+    assert evaluate(make_single_plan(again)).rejected_by == ""
 
 
 def test_no_other_plan_keeps_its_states_in_fewer_bits() -> None:
@@ -170,8 +172,8 @@ def test_no_other_plan_keeps_its_states_in_fewer_bits() -> None:
         model="llama-3.2-3b", gpu="l40s", num_gpus=1, framework="deepspeed", sequence_length=1024,
         settings={"recompute": "full"},
     )  # fmt: skip
-    plan = one_configuration(request)
+    plan = make_single_plan(request)
     narrow = replace(request, framework="hf-trainer-bf16")
-    assert evaluated(one_configuration(narrow)).rejected_by == ""
-    best = another_plan(plan, evaluated(plan), ("hf-trainer-bf16",), lambda *_: False)
+    assert evaluate(make_single_plan(narrow)).rejected_by == ""
+    best = best_other_plan(plan, evaluate(plan), ("hf-trainer-bf16",), lambda *_: False)
     assert best is None

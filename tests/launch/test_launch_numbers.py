@@ -13,22 +13,22 @@ from worked.asked import SPECS, job
 from worked.plans import PLANS
 from worked.said import said
 
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.logs.formats import read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Step, steady_state
+from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, LoggedStep, LogSummary, steady_state
 from planner.optimize.source import first_row
 from planner.question.request import Request
 from planner.validation.logs.compare import compare
-from planner.validation.logs.planned import Planned
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.validation.logs.planned import PredictedRun
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 GIB = 2**30
 ALIKE = {"input_variation": 0.0, "output_variation": 0.0}
 
 
-def written(target: str, of: Job, process: str = "serve") -> dict[str, str]:
+def written(target: str, of: LaunchJob, process: str = "serve") -> dict[str, str]:
     return said(target_of(target).drafted(of), process)
 
 
@@ -107,10 +107,10 @@ def test_checkpoints_are_as_many_steps_apart_as_goodput_has_seconds(
     assert written(target, rare, "train")[option] == "1"
 
 
-def log(lines: int, every: int = 1, **more: Any) -> list[Step]:
+def log(lines: int, every: int = 1, **more: Any) -> list[LoggedStep]:
     """A log with a line every so many steps; each takes as long as its number."""
     return [
-        Step(number=number, stream="", value=float(number), **more)
+        LoggedStep(number=number, stream="", value=float(number), **more)
         for number in range(every, lines * every + 1, every)
     ]
 
@@ -138,10 +138,10 @@ def test_how_many_lines_of_a_log_are_warm_up(lines: int, every: int, left_out: i
     assert found.value == every * (left_out + 1 + lines) / 2
 
 
-def planned(**asked: Any) -> Planned:
-    of = one_configuration(Request(**{"gpu": "h100-sxm", "specs": SPECS, **asked}))
-    row = first_row(evaluated(of).candidates.columns())
-    return Planned.of(PinnedPlan.of(of, row))
+def planned(**asked: Any) -> PredictedRun:
+    of = make_single_plan(Request(**{"gpu": "h100-sxm", "specs": SPECS, **asked}))
+    row = first_row(evaluate(of).candidates.columns())
+    return PredictedRun.of(SavedPlan.of(of, row))
 
 
 TRAINED = {
@@ -160,8 +160,8 @@ TRAINED = {
     ],
 )
 def test_what_a_log_counts_becomes_the_time_of_a_step(quantity: str, value: float) -> None:
-    steps = tuple(Step(number=number, stream="", value=value) for number in range(1, 13))
-    reading = Reading(format="x", title="x", is_training=True, quantity=quantity, steps=steps)
+    steps = tuple(LoggedStep(number=number, stream="", value=value) for number in range(1, 13))
+    reading = LogSummary(format="x", title="x", is_training=True, quantity=quantity, steps=steps)
     compared = compare(reading, planned(**TRAINED), "run")
     found = {one.name: one.measured for one in compared.quantities}
     assert found == pytest.approx({STEP_TIME: 2.5, TOKENS: 3080.0})
@@ -206,7 +206,7 @@ def test_a_log_of_a_load_is_dealt_to_replicas_and_ranks() -> None:
     at_load = plan.at_load(111.0, None)
     assert at_load is not None
     assert (at_load.row["concurrency"], at_load.row["replicas"]) == (37, 3)
-    reading = Reading(
+    reading = LogSummary(
         format="x", title="x", is_training=False, facts={"concurrency": 111.0},
         values={"requests_per_s": 3.0},
     )  # fmt: skip

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.read import read_launch
 
 VLLM = "vllm serve Qwen/Qwen3-8B --max-num-seqs 64\n"
@@ -15,7 +15,7 @@ SGLANG = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --max-runnin
 _CLIENT = "vllm bench serve --model Qwen/Qwen3-8B"
 
 
-def read(folder: Path, text: str, number: int | None = None) -> Imported:
+def read(folder: Path, text: str, number: int | None = None) -> ImportedLaunch:
     path = folder / "run.sh"
     path.write_text(text)
     return read_launch(path, number)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import PlannerError
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
@@ -25,7 +25,7 @@ lora_parameters:
 """
 
 
-def _read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+def _read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:
     path = folder / name
     path.write_text(text)
     return read_launch(path)

@@ -9,7 +9,7 @@ import pytest
 from make_public_launches import Case, cases
 
 from planner.errors import PlannerError
-from planner.launch.assumed import LaunchFile, full_row, judged
+from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
 from planner.launch.read import read_launch
 from planner.launch.targets import readers
 
@@ -21,8 +21,8 @@ def _gpus(case: Case, num_gpus: int | None, workload: str | None) -> int:
     """The GPUs of the answer about a file."""
     asked = {**case.given, "gpu": "b200"}
     asked |= {} if num_gpus is None else {"num_gpus": str(num_gpus)}
-    question = LaunchFile(path=case.path, asked=asked, workload=workload).question()
-    _, found, _ = judged(question.request)
+    question = LaunchFile(path=case.path, answers=asked, workload=workload).question()
+    _, found, _ = evaluate_launch(question.request)
     return int(str(full_row(found)["num_gpus"]))
 
 

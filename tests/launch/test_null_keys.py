@@ -9,9 +9,9 @@ import pytest
 from make_public_launches import Case, cases
 from rows import each
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import PlannerError
-from planner.launch.imported import Imported, imported
+from planner.launch.imported import ImportedLaunch, import_launch
 from planner.launch.read import read_launch
 
 DOCUMENTS = [
@@ -21,11 +21,11 @@ DOCUMENTS = [
 ]
 
 
-def _outcome(launch: Imported, options: dict[str, Given]) -> object:
+def _outcome(launch: ImportedLaunch, options: dict[str, ParsedOption]) -> object:
     """The values, or the class of the error that a user is shown."""
-    found = replace(launch.found, options=options)
+    found = replace(launch.command, options=options)
     try:
-        return imported(launch.path, launch.target, found, None).values
+        return import_launch(launch.path, launch.target, found, None).values
     except PlannerError as error:
         return type(error)
 
@@ -34,13 +34,13 @@ def _outcome(launch: Imported, options: dict[str, Given]) -> object:
 @pytest.mark.parametrize("case", DOCUMENTS, ids=lambda case: case.name)
 def test_null_is_as_if_the_key_was_not_there(case: Case) -> None:
     launch = read_launch(case.path)
-    if launch.found.positional or launch.target.inherits:
+    if launch.command.positional or launch.target.inherits:
         return
-    for name, option in launch.found.options.items():
+    for name, option in launch.command.options.items():
         if name.startswith("-") or not option.texts:
             continue
-        without = {key: one for key, one in launch.found.options.items() if key != name}
-        null = {**launch.found.options, name: replace(option, texts=("null",), unknown="")}
+        without = {key: one for key, one in launch.command.options.items() if key != name}
+        null = {**launch.command.options, name: replace(option, texts=("null",), unknown="")}
         assert _outcome(launch, without) == _outcome(launch, null), name
 
 

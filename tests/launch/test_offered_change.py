@@ -12,10 +12,10 @@ from commands import Command
 from make_public_launches import MODEL, cases
 
 from planner.launch.assumed import LaunchFile
-from planner.launch.option_table import Accepted, Dialect, OptionTable
+from planner.launch.option_table import OptionAliasTable, OptionTable, ParserOptions
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import Found
+from planner.launch.understood import ParsedCommand
 
 SMALL = Path(__file__).parent / "small"
 ANSWERS = {
@@ -29,7 +29,7 @@ DIALECTS = {"transformers": ("autotrain", "llama-factory", "ms-swift"), "deepspe
 PRIMUS = "modules.pre_trainer.overrides."
 
 
-def options(found: Found) -> dict[str, str]:
+def options(found: ParsedCommand) -> dict[str, str]:
     """All options with their texts, those of the files beside it, too."""
     every = [found, *found.files.values()]
     return {name: str(one.joined) for each in every for name, one in each.options.items()}
@@ -42,10 +42,10 @@ def knows(target: str, name: str) -> bool:
     if name.startswith(PRIMUS):
         name = "--" + name.removeprefix(PRIMUS).replace("_", "-")
         stems = ["megatron-lm-0.19.2"]
-    rows = [row for each in DIALECTS.get(target, ()) for row in Dialect.load(each).rows]
+    rows = [row for each in DIALECTS.get(target, ()) for row in OptionAliasTable.load(each).rows]
     words = {word for row in rows for word in (row.option, row.into)}
     empty = OptionTable(rows=())
-    return Accepted.of(stems, empty).find(name) is not None or name.lstrip("-") in words
+    return ParserOptions.of(stems, empty).find(name) is not None or name.lstrip("-") in words
 
 
 def values(text: str) -> dict[str, str]:
@@ -61,7 +61,7 @@ def values(text: str) -> dict[str, str]:
 def test_a_change_that_is_offered_is_honoured(path: Path, planner: Command, tmp_path: Path) -> None:
     folder = shutil.copytree(path.parent, tmp_path / path.parent.name)
     answers, copy = ANSWERS[path], folder / path.name
-    request = LaunchFile(path=copy, asked=answers).question().request
+    request = LaunchFile(path=copy, answers=answers).question().request
     asked = {**answers, "gpu": request.gpu, "gpus": request.num_gpus}
     given = [word for name, text in asked.items() for word in (f"--{name.replace('_', '-')}", text)]
     before = read_launch(copy)
@@ -70,7 +70,7 @@ def test_a_change_that_is_offered_is_honoured(path: Path, planner: Command, tmp_
         return
 
     after = read_launch(copy)
-    old, new = options(before.found), options(after.found)
+    old, new = options(before.command), options(after.command)
     assert [name for name in new.keys() - old.keys() if not knows(after.target.name, name)] == []
     if any(name.lstrip("-") == "deepspeed" for name in new):
         assert not [name for name in new.keys() - old.keys() if name.startswith("fsdp")]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.read import read_launch
 
 
-def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+def read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:
     path = folder / name
     path.write_text(text)
     return read_launch(path)

@@ -8,7 +8,7 @@ import pytest
 from make_public_launches import Case, cases
 
 from planner.launch.assumed import LaunchFile
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.read import read_launch
 from planner.launch.targets import readers
 
@@ -132,7 +132,7 @@ WRAPPERS |= {
 }
 
 
-def _on_named_gpu(path: Path, imported: Imported) -> Imported:
+def _on_named_gpu(path: Path, imported: ImportedLaunch) -> ImportedLaunch:
     return read_launch(path, gpu=str(imported.values["gpu"]))
 
 
@@ -180,7 +180,7 @@ def test_a_release_is_the_same_wherever_it_is_named(gpu: str, release: str, tmp_
         path.write_text(text, encoding="utf-8")
         asked = {"gpu": gpu, "num_gpus": "1"}
         asked |= {"engine_version": release} if name == "flag" else {}
-        question = LaunchFile(path=path, asked=asked).question().request
+        question = LaunchFile(path=path, answers=asked).question().request
         found[name] = (
             question.engine, question.settings, question.max_model_len, question.max_num_seqs,
         )  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from planner.launch.option_table import OptionTable, Role, Row, word_of
+from planner.launch.option_table import OptionRole, OptionRow, OptionTable, word_of
 
 
 def row(
     parameter: str, value: str, role: str, option: str = "", text: str = "", **more: str
-) -> Row:
-    return Row(
-        parameter=parameter, value=value, role=Role(role), option=option, text=text,
+) -> OptionRow:
+    return OptionRow(
+        parameter=parameter, value=value, role=OptionRole(role), option=option, text=text,
         since="", note=more.get("note", ""),
     )  # fmt: skip
 
@@ -109,10 +109,10 @@ def test_a_table_has_the_rows_of_another_for_what_it_does_not_name() -> None:
     shared, own = OptionTable.load("training"), OptionTable.load("megatron-lm")
     of_bits, of_dispatcher = "norm_input_bits", "token_dispatcher"
 
-    assert own.rows_of(of_bits, Role.NONE) == shared.rows_of(of_bits, Role.NONE) != []
+    assert own.rows_of(of_bits, OptionRole.NONE) == shared.rows_of(of_bits, OptionRole.NONE) != []
     assert not own.can_say(of_bits, 8)
     assert own.can_say(of_bits, 0)
     # It names the dispatcher itself, so that none of the shared rows holds.
-    assert own.rows_of(of_dispatcher, Role.WITH)
+    assert own.rows_of(of_dispatcher, OptionRole.WITH)
     assert own.can_say(of_dispatcher, "flex")
     assert not shared.can_say(of_dispatcher, "flex")

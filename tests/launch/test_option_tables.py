@@ -8,17 +8,17 @@ from importlib.resources import files
 import pytest
 from rows import each
 
-from planner.launch.option_table import FLAG, VALUE, Role
-from planner.launch.target import Target
+from planner.launch.option_table import FLAG, VALUE, OptionRole
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import target_of, targets
 from planner.question.terms import terms_of
 from planner.workloads.registry import workload_of
 
-WRITTEN = (Role.IS, Role.WITH, Role.ALWAYS)
+WRITTEN = (OptionRole.IS, OptionRole.WITH, OptionRole.ALWAYS)
 EVERY = list(targets())
 
 
-def accepted(target: Target) -> dict[str, dict[str, str]]:
+def accepted(target: LaunchTarget) -> dict[str, dict[str, str]]:
     """The rows of what its parsers accept, by name and alias."""
     found = {}
     for stem in target.accepted:
@@ -62,7 +62,7 @@ def test_every_parameter_of_a_plan_has_a_row(name: str) -> None:
 @each("name", EVERY)
 def test_what_is_not_written_has_its_reason(name: str) -> None:
     for row in target_of(name).table.rows:
-        if row.role in (Role.NONE, Role.LEFT, Role.DERIVED):
+        if row.role in (OptionRole.NONE, OptionRole.LEFT, OptionRole.DERIVED):
             assert row.note, f"{row.parameter} {row.value}"
         if row.role in WRITTEN:
             assert row.option

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from planner.launch.option_table import Role
+from planner.launch.option_table import OptionRole
 from planner.launch.targets import readers
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -37,7 +37,7 @@ _LIMITS = (
 def options_of(engine: str) -> frozenset[str]:
     """The options of an engine that limit its requests and its memory."""
     table = readers()[engine].table
-    rows = (row for name in _LIMITS for row in table.rows_of(name, Role.IS, Role.READS))
+    rows = (row for name in _LIMITS for row in table.rows_of(name, OptionRole.IS, OptionRole.READS))
     return frozenset(row.option for row in rows if row.option.startswith("--"))
 
 

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.specs.catalogue import load_model
 
 
-def _read(folder: Path, text: str, number: int | None = None, gpu: str | None = None) -> Imported:
+def _read(
+    folder: Path, text: str, number: int | None = None, gpu: str | None = None
+) -> ImportedLaunch:
     path = folder / "p.py"
     path.write_text(text)
     return read_launch(path, number, gpu=gpu)
@@ -205,7 +207,7 @@ def test_a_notebook_starts_what_its_cells_call_and_run(tmp_path: Path) -> None:
 
     first, second = (read_launch(path, number) for number in (1, 2))
 
-    assert (first.target.name, first.version, first.found.line) == ("vllm", "0.9.2", 3)
+    assert (first.target.name, first.version, first.command.line) == ("vllm", "0.9.2", 3)
     assert (second.target.name, second.values["num_gpus"]) == ("sglang", 2)
 
 

@@ -14,7 +14,7 @@ from planner.launch.option_lines import Status
 from planner.launch.option_table import word_of
 from planner.launch.read import read_launch
 from planner.launch.targets import readers
-from planner.question.inputs import read
+from planner.question.inputs import parse_value
 from planner.question.terms import glossary
 from planner.specs.catalogue import load_model
 
@@ -91,7 +91,7 @@ def _told(name: str, value: Any) -> Any:
         return load_model(str(value)).name
     text = word_of(value)
     term = glossary()[name]
-    return text if term.type in ("names", "text") else read(term, text)
+    return text if term.type in ("names", "text") else parse_value(term, text)
 
 
 @pytest.mark.drawn

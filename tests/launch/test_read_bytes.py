@@ -30,5 +30,5 @@ def test_ends_of_lines_stay(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_bytes(SCRIPT.encode())
     imported = read_launch(path)
-    assert imported.found.text == SCRIPT
-    assert imported.found.options["--tensor-parallel-size"].texts == ("8",)
+    assert imported.command.text == SCRIPT
+    assert imported.command.options["--tensor-parallel-size"].texts == ("8",)

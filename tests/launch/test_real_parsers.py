@@ -17,7 +17,7 @@ from real.plans import CONFIGS, HF, MEGATRON, SERVING, TITAN, Plan
 from real.written import Started, commands
 
 from planner.launch.shape import config_json
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.write import launch_of
 from planner.layers.model import count_parameters
@@ -25,7 +25,7 @@ from planner.question.request import Request
 
 pytestmark = pytest.mark.launch
 
-Written = tuple[Job, list[Started], Path]
+Written = tuple[LaunchJob, list[Started], Path]
 
 
 def written(
@@ -80,11 +80,11 @@ def test_megatron(tmp_path: Path) -> None:
     assert not wrong
 
 
-def is_hybrid(job: Job) -> bool:
+def is_hybrid(job: LaunchJob) -> bool:
     return any(attention.has_state for attention in job.model.attentions)
 
 
-def megatron_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
+def megatron_differences(answer: dict[str, Any], job: LaunchJob) -> dict[str, Any]:
     """Sizes that follow from the layout, layers of every stage, and parameters."""
     tp, pp, ep = job["tensor_parallel"], job["pipeline_parallel"], job["expert_parallel"]
     data = job["num_gpus"] // (tp * pp * job["context_parallel"])
@@ -150,7 +150,7 @@ def test_torchtitan(tmp_path: Path) -> None:
     assert not wrong
 
 
-def torchtitan_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
+def torchtitan_differences(answer: dict[str, Any], job: LaunchJob) -> dict[str, Any]:
     """Sizes that follow from the layout, layers of every stage, and parameters."""
     tp, pp = job["tensor_parallel"], job["pipeline_parallel"]
     data = job["num_gpus"] // (tp * pp * job["context_parallel"])
@@ -193,7 +193,7 @@ def trainer_case(started: Started, folder: Path) -> dict[str, Any]:
     return {"argv": words, "folder": str(folder), "environment": started.environment}
 
 
-def trainer_differences(answer: dict[str, Any], job: Job) -> dict[str, Any]:
+def trainer_differences(answer: dict[str, Any], job: LaunchJob) -> dict[str, Any]:
     """Batches, length and adapter of the words that the script takes."""
     gpus = job["num_gpus"]
     expected = {
@@ -298,7 +298,9 @@ def test_accelerate_configurations(tmp_path: Path) -> None:
     assert not wrong
 
 
-def served(launches: dict[str, Written], marker: list[str]) -> dict[str, tuple[Job, list[str]]]:
+def served(
+    launches: dict[str, Written], marker: list[str]
+) -> dict[str, tuple[LaunchJob, list[str]]]:
     """Commands of servers by plan and pool, their model a folder with its config.json."""
     found = {}
     for name, (job, every, folder) in launches.items():
@@ -326,7 +328,7 @@ def pool_of(words: list[str]) -> str:
     return ", decode" if "--disaggregation-mode decode" in text else ""
 
 
-def pool_values(job: Job, name: str) -> dict[str, Any]:
+def pool_values(job: LaunchJob, name: str) -> dict[str, Any]:
     """Parameters of the pool that a command is of."""
     names = ("tensor_parallel", "pipeline_parallel", "attention_data_parallel", "expert_parallel")
     names += ("max_num_batched_tokens",)
@@ -334,7 +336,7 @@ def pool_values(job: Job, name: str) -> dict[str, Any]:
     return {key: job[prefix + key] for key in names}
 
 
-def takes_all(job: Job, name: str, gpus: int, requests: int) -> bool:
+def takes_all(job: LaunchJob, name: str, gpus: int, requests: int) -> bool:
     """Whether the servers together take the plan's requests; those of prefill pools need not."""
     copies = 1 if job["mode"] == "disaggregated" else job["num_gpus"] // gpus
     return name.endswith("prefill") or requests * copies >= job["concurrency"]

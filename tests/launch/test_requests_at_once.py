@@ -11,7 +11,7 @@ import pytest
 
 import planner as package
 from planner.estimators.inference.memory import serving_memory
-from planner.workloads.serving_space import limited, told_at
+from planner.workloads.serving_space import limited, with_max_num_seqs
 
 SHORT = ("--gpu", "a100-sxm-80gb", "--input-tokens", 128, "--output-tokens", 256)
 
@@ -59,7 +59,7 @@ def test_an_engine_is_told_as_many_sequences_as_there_are_requests() -> None:
         max_num_seqs=1024, settings={"concurrency": 300},
     ).source  # fmt: skip
     setting, one = source.setting, source.mesh.table()
-    told = told_at(setting, 1024, 300)
+    told = with_max_num_seqs(setting, 1024, 300)
 
     def room(of: Any, *numbers: int) -> Any:
         rows = one.rows(np.zeros(len(numbers), dtype=np.intp))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from planner.launch.understood import Found, Version, version_of
+from planner.launch.understood import ParsedCommand, StatedVersion, version_of
 from planner.specs.catalogue import Catalogue
 
 SERVE = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 8192\n"
@@ -23,7 +23,7 @@ spec:
 
 
 def read(text: str, line: int = 1) -> str | None:
-    version = version_of("vllm", Found(target="vllm", name="x", text=text, line=line))
+    version = version_of("vllm", ParsedCommand(target="vllm", name="x", text=text, line=line))
     return None if version is None else version.number
 
 
@@ -75,7 +75,7 @@ def test_of_several_the_nearest_counts() -> None:
 def test_a_version_has_the_profile_of_the_last_release_before_it(
     number: str, vendor: str | None, profile: str | None
 ) -> None:
-    assert Version(tool="vllm", number=number, line=1).profile(Catalogue(), vendor) == profile
+    assert StatedVersion(tool="vllm", number=number, line=1).profile(Catalogue(), vendor) == profile
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
     copy.write_text(text.replace('name = "vLLM"', 'name = "Mine"'))
     catalogue = Catalogue(tmp_path)
     assert "vllm-mine" in catalogue.names("engines")
-    assert Version(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
+    assert StatedVersion(tool="vllm", number="0.9", line=1).profile(catalogue) == "vllm"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_copy_of_a_profile_is_not_taken_for_it(tmp_path: Any) -> None:
     ],
 )
 def test_other_engines_name_theirs(tool: str, text: str, number: str | None) -> None:
-    version = version_of(tool, Found(target=tool, name="x", text=text, line=1))
+    version = version_of(tool, ParsedCommand(target=tool, name="x", text=text, line=1))
     assert (None if version is None else version.number) == number
 
 
@@ -163,7 +163,7 @@ def test_other_engines_name_theirs(tool: str, text: str, number: str | None) -> 
     ],
 )
 def test_a_release_that_nobody_measured_is_told(tool: str, number: str, told: str) -> None:
-    assert Version(tool=tool, number=number, line=1).unmeasured == told
+    assert StatedVersion(tool=tool, number=number, line=1).unmeasured == told
 
 
 def test_the_measured_releases_are_those_of_the_published_runs() -> None:

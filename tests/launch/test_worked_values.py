@@ -21,11 +21,11 @@ from worked.asked import job
 from worked.plans import PLANS
 from worked.said import FLAG, said
 
-from planner.documents.shell.text import Given
-from planner.launch.option_table import OptionTable, Role, Row
-from planner.launch.target import Draft
+from planner.documents.shell.text import ParsedOption
+from planner.launch.option_table import OptionRole, OptionRow, OptionTable
+from planner.launch.target import LaunchDraft
 from planner.launch.targets import readers, target_of, targets
-from planner.launch.understood import Found, World
+from planner.launch.understood import JobResources, ParsedCommand
 
 FOLDER = Path(__file__).parent / "worked"
 ELSEWHERE = "~"
@@ -50,7 +50,7 @@ def columns(target: str) -> Iterator[str]:
 
 
 @cache
-def drafted(target: str, plan: str) -> Draft:
+def drafted(target: str, plan: str) -> LaunchDraft:
     return target_of(target).drafted(job(PLANS[target][plan]))
 
 
@@ -87,12 +87,12 @@ def test_what_is_read(target: str, options: str, terms: str) -> None:
     assert {name: str(values.get(name, "")) for name in worked} == worked
 
 
-def found_of(target: str, text: str) -> Found:
+def found_of(target: str, text: str) -> ParsedCommand:
     """A command or document of ``text``: options, KEY=VALUE, @nodes=N, @each=N GPUs of a node."""
-    options: dict[str, Given] = {}
-    environment: dict[str, Given] = {}
-    world: dict[str, Given] = {}
-    positional: list[Given] = []
+    options: dict[str, ParsedOption] = {}
+    environment: dict[str, ParsedOption] = {}
+    world: dict[str, ParsedOption] = {}
+    positional: list[ParsedOption] = []
     last = ""
     for word in shlex.split(text):
         name, equals, value = word.partition("=")
@@ -109,19 +109,21 @@ def found_of(target: str, text: str) -> Found:
             options[name] = stated(name, value)
         else:
             positional.append(stated("", word))
-    return Found(
+    return ParsedCommand(
         target=target,
         name="x.sh",
         text="",
         options=options,
         environment=environment,
         positional=tuple(positional),
-        world=World(**world),
+        resources=JobResources(**world),
     )
 
 
-def stated(option: str, *texts: str) -> Given:
-    return Given(option=option, texts=texts, line=1, spans=(None,) * len(texts), whole=None)
+def stated(option: str, *texts: str) -> ParsedOption:
+    return ParsedOption(
+        option=option, texts=texts, line=1, spans=(None,) * len(texts), full_span=None
+    )
 
 
 _SHARDED = "Megatron's profiles plan ZeRO 0 and 1: 2 and 3 are read, and with them what they need"
@@ -157,16 +159,19 @@ def test_every_row_of_a_table_has_a_worked_value(target: str) -> None:
     lacking = [
         f"{row.parameter}={row.value} {row.role} {row.option} {row.text}"
         for row in table.rows
-        if row.role in (Role.IS, Role.WITH, Role.ALWAYS, Role.READS)
-        and not (row.role is not Role.READS and any(is_of(row, *cell) for cell in cells(target)))
+        if row.role in (OptionRole.IS, OptionRole.WITH, OptionRole.ALWAYS, OptionRole.READS)
         and not (
-            row.role in (Role.IS, Role.READS) and any(is_of(row, *one) for one in given(target))
+            row.role is not OptionRole.READS and any(is_of(row, *cell) for cell in cells(target))
+        )
+        and not (
+            row.role in (OptionRole.IS, OptionRole.READS)
+            and any(is_of(row, *one) for one in given(target))
         )
     ]
     assert set(lacking) == set(NOT_WORKED.get(target, ()))
 
 
-def is_of(row: Row, option: str, text: str) -> bool:
+def is_of(row: OptionRow, option: str, text: str) -> bool:
     """Whether an option of a table of worked values is the one of a row."""
     own = row.option.rpartition(" ")[2].removeprefix("--")
     told = None if text == FLAG else text

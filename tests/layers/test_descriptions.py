@@ -8,7 +8,15 @@ from planner.base.enums import (
     AdapterTargets,
 )
 from planner.layers.model import Layer, describe
-from planner.layers.operators import Element, Elementwise, Op, Part, Product, Spread, columns
+from planner.layers.operators import (
+    ColumnPart,
+    Element,
+    Elementwise,
+    LayerOperator,
+    MatrixProduct,
+    RankSpread,
+    columns,
+)
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup
 
@@ -27,16 +35,16 @@ def _layer(attention: dict | None, feed_forward: dict | None, **group: object) -
     )
 
 
-def _told(op: Op) -> tuple:
+def _told(op: LayerOperator) -> tuple:
     """Name and sizes: rows and columns of a matrix, numbers and tensors of a kernel."""
-    if isinstance(op, Product):
+    if isinstance(op, MatrixProduct):
         return op.name, op.depth, op.columns.whole, op.split.value
     if isinstance(op, Elementwise):
         return op.name, op.columns.whole, op.forward, op.backward
     return (op.name,)
 
 
-def _kept(layer: Layer, spread: Spread) -> dict[str, int]:
+def _kept(layer: Layer, spread: RankSpread) -> dict[str, int]:
     """Numbers per token that are kept so, by what they are."""
     found: dict[str, int] = {}
     for op in layer.operators:
@@ -67,7 +75,7 @@ def test_dense_layer_with_grouped_queries() -> None:
         ("feed_forward_tensor_parallel",),
         ("feed_forward_residual", 64, 3, 3),
     ]
-    assert _kept(layer, Spread.TOKENS) == {
+    assert _kept(layer, RankSpread.TOKENS) == {
         "residual": 2 * 64,
         "fp32": 2 * 64,  # of eager kernels alone, as the 16-bit ones of the activation below
         "attention_input": 64,
@@ -75,7 +83,7 @@ def test_dense_layer_with_grouped_queries() -> None:
         "dropout_mask": 2 * 64,
     }
     # Queries, keys, values and the output's input; one statistic or row of scores per head.
-    assert _kept(layer, Spread.TENSOR) == {
+    assert _kept(layer, RankSpread.TENSOR) == {
         "sixteen_bit": 64 + 2 * 32 + 64 + 256,
         "statistic": 4,
         "score": 4,
@@ -85,7 +93,7 @@ def test_dense_layer_with_grouped_queries() -> None:
 
 
 def test_every_rank_has_a_key_head_and_a_value_head() -> None:
-    qkv = next(_layer(GQA, None).of(Product))
+    qkv = next(_layer(GQA, None).of(MatrixProduct))
     assert [qkv.columns.on_rank(t) for t in (1, 2, 4)] == [128, 64, 16 + 32]
 
 
@@ -125,8 +133,8 @@ def test_latent_attention_with_an_indexer() -> None:
     cheap = {"layernorm", "mla_up_proj"}
     names = [op.name for op in layer.operators if cheap & {*op.repeated_by}]
     assert names == ["attention_norm", "q_up", "kv_up"]
-    assert _kept(layer, Spread.TOKENS)["sixteen_bit"] == 32 + 20
-    assert _kept(layer, Spread.TENSOR)["sixteen_bit"] == 4 * (24 + 24 + 16) + 64
+    assert _kept(layer, RankSpread.TOKENS)["sixteen_bit"] == 32 + 20
+    assert _kept(layer, RankSpread.TENSOR)["sixteen_bit"] == 4 * (24 + 24 + 16) + 64
 
 
 def test_linear_attention_with_a_decay_per_channel() -> None:
@@ -208,7 +216,7 @@ def test_layers_with_a_state(kind: str, gates: int, filters: int) -> None:
     convolution = next(op for op in layer.operators if op.name == "convolution")
     assert convolution.weights == filters * mixed
     kept = (mixed + values + gates) + mixed + values + values
-    assert _kept(layer, Spread.TENSOR) == {"sixteen_bit": kept}
+    assert _kept(layer, RankSpread.TENSOR) == {"sixteen_bit": kept}
     assert layer.core is None
 
 
@@ -228,8 +236,8 @@ def test_mamba_1_makes_keys_and_time_steps_of_what_is_mixed() -> None:
     assert layer.scan
     assert (layer.scan.state, layer.scan.mixed, layer.scan.weights) == (2048, 128, 128 * 17)
     # Its input and gate, both of them mixed, time steps, the output; of each token its latent.
-    assert _kept(layer, Spread.TENSOR) == {"sixteen_bit": 2 * 128 + 128 + 128 + 128}
-    assert _kept(layer, Spread.TOKENS)["sixteen_bit"] == 4 + 2 * 16
+    assert _kept(layer, RankSpread.TENSOR) == {"sixteen_bit": 2 * 128 + 128 + 128 + 128}
+    assert _kept(layer, RankSpread.TOKENS)["sixteen_bit"] == 4 + 2 * 16
 
 
 def test_lightning_attention_has_neither_convolution_nor_weights_of_its_scan() -> None:
@@ -256,8 +264,8 @@ def test_a_state_beside_attention_reads_its_input_and_joins_its_sum() -> None:
     ]  # fmt: skip
     assert both.core
     assert both.scan
-    assert _kept(both, Spread.TOKENS) == _kept(alone, Spread.TOKENS)
-    kept = [_kept(layer, Spread.TENSOR)["sixteen_bit"] for layer in (both, alone, apart)]
+    assert _kept(both, RankSpread.TOKENS) == _kept(alone, RankSpread.TOKENS)
+    kept = [_kept(layer, RankSpread.TENSOR)["sixteen_bit"] for layer in (both, alone, apart)]
     assert kept[0] == kept[1] + kept[2]
 
 
@@ -315,14 +323,14 @@ def test_experts_with_a_shared_expert_and_a_latent() -> None:
     assert (experts.depth, experts.width, experts.matrices) == (32, 96, 3)
     assert experts.parameters == 8 * (3 * 32 * 96 + 2 * 96 + 32)
     assert experts.met * 4 == experts.parameters
-    assert _kept(layer, Spread.EXPERTS) == {
+    assert _kept(layer, RankSpread.EXPERTS) == {
         "feed_forward_input": 2 * 32,
         "down_input": 2 * 96,
         "expert_output": 2 * 32,
         "activation_input": 2 * 2 * 96,
     }
     # The block's input is kept once, by what reads it first.
-    assert _kept(layer, Spread.TOKENS)["feed_forward_input"] == 64
+    assert _kept(layer, RankSpread.TOKENS)["feed_forward_input"] == 64
     of_block = [op.name for op in layer.operators if not op.in_feed_forward]
     assert of_block == ["feed_forward_residual"]
 
@@ -332,7 +340,7 @@ def test_parallel_residual_has_one_norm() -> None:
     names = [op.name for op in layer.operators]
     assert "feed_forward_norm" not in names
     assert names[7:10] == ["up", "activation", "down"]
-    kept = _kept(layer, Spread.TOKENS)
+    kept = _kept(layer, RankSpread.TOKENS)
     assert (kept["residual"], kept["feed_forward_input"]) == (64, 64)
 
 
@@ -345,20 +353,20 @@ def test_what_is_kept_adds_up_by_kind() -> None:
     layer = _layer(GQA, DENSE)
     summed = {
         (each.element, each.spread): each.columns.whole
-        for each in layer.kept
+        for each in layer.saved_tensors
         if "mlp" in each.remade_by and not each.eager
     }
     assert summed == {
-        (Element.FEED_FORWARD_INPUT, Spread.TOKENS): 64,
-        (Element.ACTIVATION_INPUT, Spread.TENSOR): 512,
-        (Element.DOWN_INPUT, Spread.TENSOR): 256,
+        (Element.FEED_FORWARD_INPUT, RankSpread.TOKENS): 64,
+        (Element.ACTIVATION_INPUT, RankSpread.TENSOR): 512,
+        (Element.DOWN_INPUT, RankSpread.TENSOR): 256,
     }
 
 
 def test_parts_that_adapters_choose() -> None:
     parts = [
         (part.name, part.adapter)
-        for product in _layer(GQA, DENSE).of(Product)
+        for product in _layer(GQA, DENSE).of(MatrixProduct)
         for part in product.columns.parts
     ]
     query_value, attention, every = AdapterTargets
@@ -387,5 +395,5 @@ def test_a_description_is_made_once() -> None:
 
 
 def test_columns_of_a_rank_are_a_share_of_all_where_nothing_is_copied() -> None:
-    split = columns(Part(name="a", count=8, width=16), Part(name="b", count=64))
+    split = columns(ColumnPart(name="a", count=8, width=16), ColumnPart(name="b", count=64))
     assert (split.whole, split.on_rank(4)) == (192, 48)

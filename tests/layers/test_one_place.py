@@ -8,7 +8,7 @@ from pathlib import Path
 from rows import each
 
 from planner.estimators.training.layer_operators import KINDS_TIMED
-from planner.layers.operators import Op
+from planner.layers.operators import LayerOperator
 
 ESTIMATORS = Path(__file__).parents[2] / "planner" / "estimators"
 KINDS = {"AttentionKind", "AttentionSpec", "FeedForwardSpec", "PositionEmbedding"}
@@ -35,9 +35,9 @@ def test_estimators_ask_descriptions_and_not_specs(path: Path) -> None:
     assert _asked(path) == set()
 
 
-def _all_kinds(kind: type[Op]) -> set[type[Op]]:
+def _all_kinds(kind: type[LayerOperator]) -> set[type[LayerOperator]]:
     return {kind}.union(*(_all_kinds(each) for each in kind.__subclasses__()))
 
 
 def test_training_times_every_kind_of_operator() -> None:
-    assert set(KINDS_TIMED) == _all_kinds(Op) - {Op}
+    assert set(KINDS_TIMED) == _all_kinds(LayerOperator) - {LayerOperator}

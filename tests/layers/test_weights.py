@@ -4,7 +4,7 @@ import pytest
 
 from planner.layers.attention import attention_block
 from planner.layers.model import embedding, held_by, logits
-from planner.layers.operators import Holder
+from planner.layers.operators import ParameterPart
 from planner.layers.residual import feed_forward_block
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
@@ -12,10 +12,10 @@ from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 
 def _attention(h: int, **spec: object) -> int:
     group = LayerGroup(num_hidden_layers=1, attention=AttentionSpec(**spec))
-    return held_by(attention_block(h, group, rotary=True))[Holder.ATTENTION]
+    return held_by(attention_block(h, group, rotary=True))[ParameterPart.ATTENTION]
 
 
-def _feed_forward(h: int, **spec: object) -> dict[Holder, int]:
+def _feed_forward(h: int, **spec: object) -> dict[ParameterPart, int]:
     group = LayerGroup(num_hidden_layers=1, feed_forward=FeedForwardSpec(**spec))
     return held_by(feed_forward_block(h, group))
 
@@ -160,7 +160,7 @@ def test_megatron_layer_is_12_h_squared_plus_13_h_arxiv_2104_04473_equation_2(h:
 
 def test_gated_mlp_has_three_matrices_arxiv_2002_05202() -> None:
     gated, plain = (
-        _feed_forward(8, intermediate_size=32, gated=gated, bias=True)[Holder.FEED_FORWARD]
+        _feed_forward(8, intermediate_size=32, gated=gated, bias=True)[ParameterPart.FEED_FORWARD]
         for gated in (True, False)
     )
     assert (gated, plain) == (3 * 256 + 64 + 8, 2 * 256 + 32 + 8)
@@ -169,9 +169,9 @@ def test_gated_mlp_has_three_matrices_arxiv_2002_05202() -> None:
 def test_experts_and_router_arxiv_2401_04088() -> None:
     routed = {"num_experts": 8, "num_experts_per_tok": 2}
     held = _feed_forward(4096, moe_intermediate_size=14336, **routed)
-    assert held[Holder.EXPERTS] == 8 * 3 * 4096 * 14336
-    assert held[Holder.ROUTER] == 8 * 4096
-    assert held[Holder.FEED_FORWARD] == 0
+    assert held[ParameterPart.EXPERTS] == 8 * 3 * 4096 * 14336
+    assert held[ParameterPart.ROUTER] == 8 * 4096
+    assert held[ParameterPart.FEED_FORWARD] == 0
 
 
 def test_router_with_bias_gate_and_latent_experts() -> None:
@@ -187,9 +187,9 @@ def test_router_with_bias_gate_and_latent_experts() -> None:
         gated=False,
         bias=True,
     )
-    assert held[Holder.ROUTER] == 8 * 64 + 8 + 64 + 2 * 64 * 16
-    assert held[Holder.EXPERTS] == 8 * (2 * 16 * 32 + 32 + 16)
-    assert held[Holder.FEED_FORWARD] == 2 * 64 * 48 + 48 + 64
+    assert held[ParameterPart.ROUTER] == 8 * 64 + 8 + 64 + 2 * 64 * 16
+    assert held[ParameterPart.EXPERTS] == 8 * (2 * 16 * 32 + 32 + 16)
+    assert held[ParameterPart.FEED_FORWARD] == 2 * 64 * 48 + 48 + 64
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_every_norm_of_a_layer_is_held_once(norms: int, parallel: bool, blocks: 
         parallel_residual=parallel,
     )
     layer = (*attention_block(64, group, rotary=True), *feed_forward_block(64, group))
-    assert held_by(layer)[Holder.NORMS] == norms * 2 * 64
+    assert held_by(layer)[ParameterPart.NORMS] == norms * 2 * 64
 
 
 def test_embedding_and_logits_arxiv_2104_04473_equation_2() -> None:
@@ -221,11 +221,11 @@ def test_embedding_and_logits_arxiv_2104_04473_equation_2() -> None:
         position_embedding="learned",
         max_position_embeddings=2048,
     )
-    assert held_by(embedding(learned))[Holder.EMBEDDING] == (51200 + 2048) * 2304
+    assert held_by(embedding(learned))[ParameterPart.EMBEDDING] == (51200 + 2048) * 2304
     counts = [
         held_by(
             logits(ModelSpec(**shape, hidden_size=16, vocab_size=100, tie_word_embeddings=tied))
-        )[Holder.LOGITS]
+        )[ParameterPart.LOGITS]
         for tied in (True, False)
     ]
     assert counts == [100, 1700]

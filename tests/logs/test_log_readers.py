@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from planner.errors import LaunchError
 from planner.logs.formats import NAMES, TEXTS, read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, Reading, Steady, steady_state
+from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, LogSummary, SteadyValue, steady_state
 
 EXAMPLES = examples(300, 15)
 LOGS = Path(__file__).parent / "printed"
@@ -27,7 +27,7 @@ TRTLLM = {"time_to_first_token_s": 0.9, "time_per_output_token_s": 0.0197,
 BATCH_OF_ONE = {"time_to_first_token_s": 512 / 5000, "time_per_output_token_s": 1 / 125}
 
 
-def steady(name: str) -> tuple[Reading, Steady]:
+def steady(name: str) -> tuple[LogSummary, SteadyValue]:
     reading = read_log(LOGS / name)
     return reading, steady_state(reading.steps, reading.quantity)
 

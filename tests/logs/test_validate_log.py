@@ -16,8 +16,8 @@ from planner.optimize.source import first_row
 from planner.validation.compare import joined, predict
 from planner.validation.runs import read_runs
 from planner.workloads.given import make_request
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 LOGS = Path(__file__).parent / "printed"
 TRAINED: dict[str, Any] = {
@@ -76,9 +76,9 @@ def validate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 def made(path: Path, asked: dict[str, Any], **settings: Any) -> dict[str, Any]:
     """A plan file, and the row of its configuration."""
     request = {**asked, "settings": {**asked["settings"], **settings}}
-    plan = one_configuration(make_request(request))
-    row = first_row(evaluated(plan).candidates.columns())
-    path.write_text(PinnedPlan.of(plan, row).to_toml())
+    plan = make_single_plan(make_request(request))
+    row = first_row(evaluate(plan).candidates.columns())
+    path.write_text(SavedPlan.of(plan, row).to_toml())
     return dict(row)
 
 
@@ -419,7 +419,7 @@ def test_a_profile_that_a_row_cannot_name_is_told(validate: Validate, tmp_path: 
 
 
 def test_the_json_of_a_search_is_a_plan_too(validate: Validate, trained: Path) -> None:
-    found = PinnedPlan.read(trained).to_dict()
+    found = SavedPlan.read(trained).to_dict()
     path = trained.with_suffix(".json")
     path.write_text(json.dumps({"recommended": found}))
     assert validate("--log", LOGS / "megatron.log", "--plan", path)[0] == 0

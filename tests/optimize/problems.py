@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.units import GIB
 from planner.configurations.table import NAMES
 from planner.optimize.problem import Problem
-from planner.optimize.source import Candidates, plain
+from planner.optimize.source import Candidates, to_python_values
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 
@@ -35,7 +35,7 @@ def configurations(table: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """Each row's configuration as comparable words, in order."""
     if not table:
         return []
-    return list(zip(*(plain(table[name]) for name in NAMES), strict=True))
+    return list(zip(*(to_python_values(table[name]) for name in NAMES), strict=True))
 
 
 def front_values(result: Any) -> np.ndarray:

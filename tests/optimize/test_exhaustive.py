@@ -18,7 +18,7 @@ from planner.configurations.training_rules import RULES
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
 from planner.question.terms import terms_of
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
 
@@ -177,7 +177,7 @@ def test_a_limit_rejects_exactly_what_misses_it(name):
 
 def test_an_unknown_cost_does_not_keep_a_limit():
     searched = problem(constraints={"cost": 1e12})
-    unpriced = with_source(searched, site=Site())
+    unpriced = with_source(searched, site=OperatingTerms())
     assert exhaustive_search(searched).configurations_feasible > 0
     assert exhaustive_search(unpriced).configurations_feasible == 0
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.optimize.optuna_search import SAMPLERS, Met, coarse_mesh, neighbours, sample
+from planner.optimize.optuna_search import SAMPLERS, TrialStore, coarse_mesh, neighbours, sample
 
 SIZES = (7, 6, 5, 6, 7, 8)
 OPTIMUM = np.array([5, 1, 3, 4, 2, 6])
@@ -85,7 +85,7 @@ def test_rows_are_judged_once_and_unknown_values_are_rejected():
             objectives, violation = super().evaluate(rows)
             return np.where(rows[:, :1] == 0, np.nan, objectives), violation
 
-    met = Met(samples := Unknown())
+    met = TrialStore(samples := Unknown())
     rows = np.array([[0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
     met.evaluate(rows)
     met.evaluate(rows)

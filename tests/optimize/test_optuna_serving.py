@@ -5,7 +5,7 @@ import pytest
 
 from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.optuna_search import SAMPLERS, Samples, optuna_search
+from planner.optimize.optuna_search import SAMPLERS, SampledSpace, optuna_search
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 
@@ -92,7 +92,7 @@ def test_nothing_feasible_names_what_came_closest():
 def test_what_only_another_engine_has_is_counted_nowhere():
     searched = problem(engine=("vllm", "tensorrt-llm"))
     _, collectors = grouped(searched)
-    samples = Samples(searched, collectors)
+    samples = SampledSpace(searched, collectors)
     sizes = [len(words) for words in samples.parameters.values()]
     place = list(samples.parameters).index("concurrency")
     rows = np.zeros((2 * sizes[place], len(sizes)), dtype=np.intp)

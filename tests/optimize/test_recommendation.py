@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import planner
-from planner.optimize.pareto import Simplest, reach
+from planner.optimize.pareto import ComplexityTieBreaker, reach
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 
@@ -61,7 +61,7 @@ def test_the_choice_is_that_of_all_rows(rows, size, factor, sign):
     # A plan that fits in half of all cases is worth half; where nothing tells, it is worth all.
     sure = np.nan_to_num(fits, nan=1.0)
     weighed = values[:, 0] / sure if sign > 0 else values[:, 0] * sure
-    simplest = Simplest()
+    simplest = ComplexityTieBreaker()
     for start in range(0, len(rows), size):
         part = slice(start, start + size)
         candidates: Any = Drawn(np.arange(len(rows))[part], complexity[part], fits[part])

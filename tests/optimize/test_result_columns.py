@@ -11,7 +11,13 @@ import pytest
 import planner
 from planner.confidence.intervals import quantile
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.result_columns import FOLLOWING, bad_case, ends_apart, ends_of, full_columns
+from planner.optimize.result_columns import (
+    FOLLOWING,
+    distinguishing_interval,
+    ends_of,
+    full_columns,
+    pessimistic_value,
+)
 from planner.question.request import Request
 from planner.question.terms import term_of_column
 from planner.workloads.plan import make_plan
@@ -60,18 +66,20 @@ def test_what_all_plans_have_in_common_tells_none_apart():
     """The spreads of campaigns and of sellers' prices count in the interval alone, in no tie."""
     asked = {"model": "llama-7b", "num_gpus": 8, "gpu": "h100"}
     (row,) = planner.estimate(**asked, price=2.0).to_frame().to_dict("records")
-    low, high = ends_apart("cost_usd", row)
+    low, high = distinguishing_interval("cost_usd", row)
     assert row["cost_low_usd"] <= low < row["cost_usd"] < high < row["cost_high_usd"]
     own = row["time_to_train_high_days"] / row["time_to_train_days"]
     assert high / row["cost_usd"] == pytest.approx(own)
     ends = row["step_time_low_s"], row["step_time_high_s"]
-    assert ends_apart("step_time_s", row) == pytest.approx(ends)
-    assert ends_apart("price_date", row) is None
+    assert distinguishing_interval("step_time_s", row) == pytest.approx(ends)
+    assert distinguishing_interval("price_date", row) is None
     (listed,) = planner.estimate(**asked).to_frame().to_dict("records")
     step = listed["time_to_train_high_days"] / listed["time_to_train_days"]
     assert listed["cost_high_usd"] / listed["cost_usd"] > 1.2 * step
-    assert ends_apart("cost_usd", listed)[1] / listed["cost_usd"] == pytest.approx(step)
-    bad = bad_case("cost_usd", listed, 1) / listed["cost_usd"]
+    assert distinguishing_interval("cost_usd", listed)[1] / listed["cost_usd"] == pytest.approx(
+        step
+    )
+    bad = pessimistic_value("cost_usd", listed, 1) / listed["cost_usd"]
     assert bad == pytest.approx(quantile((1 / step, step), 0.9, 1))
 
 
@@ -106,4 +114,4 @@ def test_rows_of_several_gpus_have_their_own_prices():
 
 def test_an_unknown_price_is_not_a_number():
     source, *_ = make_plan(Request(**{**vars(TRAIN), "gpu": "gaudi2"})).problem.sources
-    assert math.isnan(source.asked["price_per_gpu_hour_usd"])
+    assert math.isnan(source.question_columns["price_per_gpu_hour_usd"])

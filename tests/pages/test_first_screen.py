@@ -11,7 +11,7 @@ import pytest
 from planner.errors import SpecError
 from planner.question.terms import glossary
 from planner.show.html import explained, page_html
-from planner.show.page import BEST, Bars, Rank, Ranks, Table
+from planner.show.page import BEST, Bars, RankingChart, RankingRow, Table
 from planner.show.theme import shades
 from planner.ui.pages.first import evidence
 from planner.ui.pages.read import page_of
@@ -62,7 +62,7 @@ def test_the_first_screen_is_a_sentence_three_numbers_a_badge_and_a_chart(page_m
 @pytest.mark.parametrize("name", ANSWERS)
 def test_the_winner_is_first_and_marked_wherever_choices_stand(page_made, name):
     page = page_made(name)
-    assert isinstance(page.chart, Ranks)
+    assert isinstance(page.chart, RankingChart)
     assert [rank.mark for rank in page.chart.rows].index(BEST) == 0
     assert all(rank.hints for rank in page.chart.rows)
     marked = [b.marked for b in page.blocks if isinstance(b, Table) and BEST in b.marked]
@@ -233,10 +233,10 @@ def test_a_basis_that_is_unknown_has_no_badge():
 
 
 def test_an_axis_ends_where_its_intervals_do_but_far_ones_go_beyond_it():
-    ranks = Ranks(
+    ranks = RankingChart(
         name="r", caption="", unit="",
-        rows=[Rank(label="a", value=1.0, text="1", ends=(0.5, 2.0)),
-              Rank(label="b", value=2.0, text="2", ends=(1.0, 100.0))],
+        rows=[RankingRow(label="a", value=1.0, text="1", ends=(0.5, 2.0)),
+              RankingRow(label="b", value=2.0, text="2", ends=(1.0, 100.0))],
     )  # fmt: skip
     assert ranks.most == 6.0
     assert ranks.ticks == [0, 1, 2, 3, 4, 5, 6]

@@ -12,17 +12,17 @@ from planner.show.page import (
     BEST,
     GAP,
     Bars,
-    Beside,
-    Drawn,
     Page,
     Section,
+    SideBySide,
     Table,
+    TextChart,
     Title,
-    grid,
-    said,
+    make_lines,
+    text_table,
 )
 from planner.show.terminal import terminal_text
-from planner.show.views.told import told
+from planner.show.views.told import format_result
 from planner.ui.pages.read import page_of
 from planner.ui.pages.table import breakdowns
 
@@ -206,7 +206,7 @@ def test_alternatives_say_what_they_lose_as_the_command_does(planner, results, p
 def test_a_plan_is_estimated_anew_to_the_same_numbers(results, page_made):
     row = json.loads(results["train.json"].read_text())["recommended_row"]
     page = page_made("plan.toml")
-    cost = told("cost_usd", row["cost_usd"])
+    cost = format_result("cost_usd", row["cost_usd"])
     assert f"cost {cost}" in page.answer[0]
     operators = _table(page, "operators")
     assert operators.rows
@@ -375,10 +375,15 @@ def _page_of(*blocks):
 
 
 def test_a_page_writes_every_block_that_a_terminal_does():
-    table = grid(("part", "GiB"), [("weights", "1.5")])
-    drawn = Drawn(lines=lambda width, is_plain: ["o" * (width // 40)])
+    table = text_table(("part", "GiB"), [("weights", "1.5")])
+    drawn = TextChart(lines=lambda width, is_plain: ["o" * (width // 40)])
     page = _page_of(
-        Title(text="above"), GAP, said("one"), said("two"), Beside(tables={"left": table}), drawn
+        Title(text="above"),
+        GAP,
+        make_lines("one"),
+        make_lines("two"),
+        SideBySide(tables={"left": table}),
+        drawn,
     )
     html, text = page_html(page), markdown(page)
     for one in ("<h3>above</h3>", "<h3>left</h3>", "<pre>oo</pre>", "<li>one</li>\n<li>two</li>"):
@@ -390,9 +395,9 @@ def test_a_page_writes_every_block_that_a_terminal_does():
 
 
 def test_tables_without_a_name_do_not_clash_and_named_ones_do():
-    table = grid(("part", "GiB"), [("weights", "1.5")])
+    table = text_table(("part", "GiB"), [("weights", "1.5")])
     assert page_html(_page_of(table, table)).count("<table>") == 2
-    named = grid(("part", "GiB"), [("weights", "1.5")], name="parts")
+    named = text_table(("part", "GiB"), [("weights", "1.5")], name="parts")
     with pytest.raises(ValueError, match="share a name"):
         _page_of(named, named)
 

@@ -18,7 +18,7 @@ from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 from planner.specs.price import one_price
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.specs.workload import TrainingWorkload
 
 HIDDEN, LAYERS = 65_536, 200
@@ -71,7 +71,7 @@ def test_estimates_are_finite_and_positive(gpus: int, zero: int, flash: bool) ->
     numbers += [getattr(fullest, name) for name in MEMORY_PARTS]
     reliability = Catalogue().load_reliability("published").spec
     offer = one_price(1e-3, source="given", contract="spot")
-    site = Site(offer=offer, reliability=reliability)
+    site = OperatingTerms(offer=offer, reliability=reliability)
     run = training_cost(estimate, site)
     numbers += [run.time_to_train, run.calendar_time, run.gpu_seconds, run.cost]
     numbers += [run.interruptions, run.goodput.ratio, *run.goodput.lost().values()]

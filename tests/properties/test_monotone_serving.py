@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner import Request
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.loop import Served
+from planner.estimators.inference.loop import RequestMeans
 from planner.workloads.plan import make_plan
 from planner.workloads.replicas import ReplicaSource
 
@@ -53,7 +53,7 @@ def _source(
     return source
 
 
-def _served(source: ReplicaSource, tensor: float) -> tuple[Served, np.ndarray]:
+def _served(source: ReplicaSource, tensor: float) -> tuple[RequestMeans, np.ndarray]:
     """One replica with ever more requests, and which of them have room."""
     (one,) = (block.rows(np.array([0])) for block in [source.mesh.table()])
     same = {name: np.repeat(getattr(one, name), CONCURRENCY.size) for name in one.names()}

@@ -12,7 +12,7 @@ import pytest
 from event_replica import Lengths, Replica
 
 import planner
-from planner.decide.replayed import LATENCIES, SHARES, Replayed, replayed
+from planner.decide.replayed import LATENCIES, SHARES, ReplayLatencies, replay_trace
 from planner.errors import PlannerError
 from planner.estimators.inference.replay import Requests, StepCosts, replay
 from planner.formulas.queueing import arrival_noise, mean_wait, queued_wait
@@ -124,7 +124,7 @@ def written(path: Path, times: np.ndarray, prompt: float, answer: float) -> Path
     return path
 
 
-def compared(path: Path, load: float, **asked: object) -> Replayed:
+def compared(path: Path, load: float, **asked: object) -> ReplayLatencies:
     """The replay of a trace beside its closed form at a share of what a replica carries."""
     trace = read_trace(path)
     lengths = {**ASKED, **trace.lengths, **asked, "constraints": {}, "request_rate": 1e-3}
@@ -135,7 +135,7 @@ def compared(path: Path, load: float, **asked: object) -> Replayed:
     request = make_request({**given, "replay": True})
     found = exhaustive_search(make_plan(request).problem).recommended
     assert found is not None
-    return replayed(found, request)
+    return replay_trace(found, request)
 
 
 FIRST, TOKEN, LATENCY = "time_to_first_token", "time_per_output_token", "request_latency"
@@ -282,7 +282,7 @@ def test_why_a_replay_differs_is_said(
     is_pipeline: bool, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = {name: dict.fromkeys((None, *SHARES), 1.0) for name in LATENCIES}
-    found = Replayed(
+    found = ReplayLatencies(
         requests=9,
         hit_rates=None,
         is_pipeline=is_pipeline,

@@ -20,7 +20,7 @@ import planner
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.burst import share_until_the_end
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.loop import Served, served_at_concurrency
+from planner.estimators.inference.loop import RequestMeans, served_at_concurrency
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import time_to_first_token_percentile
 from planner.estimators.inference.setting import ServingSetting
@@ -115,11 +115,11 @@ def mean(seen: list[Seen], of: Callable[[Seen], float]) -> float:
     return float(np.mean([of(each) for each in seen]))
 
 
-def first_of(served: Served, setting: ServingSetting) -> float:
+def first_of(served: RequestMeans, setting: ServingSetting) -> float:
     return one(served.time_to_first_token) - setting.engine.execution.request_overhead
 
 
-def is_odd(question: Question, served: Served) -> bool:
+def is_odd(question: Question, served: RequestMeans) -> bool:
     """Whether prompts of equal lengths fill the replica."""
     return question.variation == 0 and one(served.utilization) > _BUSY
 

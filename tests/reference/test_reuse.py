@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.replayed import replayed
+from planner.decide.replayed import replay_trace
 from planner.errors import PlannerError
 from planner.estimators.inference.replay import PrefixCache
 from planner.formulas.reuse import cache_filled, earlier_uses, stack_distances
 from planner.logs.traces import Trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.specs.reuse import Reuse
+from planner.specs.reuse import HitRateCurve
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
 from planner.workloads.reuse import measured_reuse
@@ -64,7 +64,7 @@ def found_in(requests: list[tuple[float, list[int], int, int]], owners, tokens: 
     return sum(one.found for one in caches.values()) / sum(one.asked for one in caches.values())
 
 
-def in_sessions(**answers: object) -> Reuse:
+def in_sessions(**answers: object) -> HitRateCurve:
     """What the requests of such sessions share, as a question says it."""
     request = make_request({**ASKED, **SESSIONS, "request_rate": 1.0, **answers})
     found = make_plan(request).problem.sources[0].setting.workload.reuse
@@ -225,7 +225,7 @@ def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None
         request = make_request({**asked, "router": router, "replay": True})
         best = exhaustive_search(make_plan(request).problem).recommended
         assert best is not None
-        found = replayed(best, request)
+        found = replay_trace(best, request)
         assert found.hit_rates is not None
         predicted, seen = found.hit_rates
         assert predicted == pytest.approx(seen, abs=0.03)

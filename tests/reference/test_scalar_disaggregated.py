@@ -21,7 +21,7 @@ from planner.estimators.inference.disaggregated import (
 )
 from planner.estimators.inference.setting import ServingSetting
 from planner.specs.catalogue import load_model
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.workloads.pool_search import PoolSpace
 from planner.workloads.pools import PoolSource
 
@@ -196,8 +196,8 @@ def test_a_pair_of_a_search_waits_for_the_slower_end_of_a_transfer() -> None:
             prefill_setting=setting, decode_setting=setting, prefill_mesh=mesh, decode_mesh=mesh
         ),
         counts=(),
-        site=Site(),
-        prefill_site=Site(),
+        site=OperatingTerms(),
+        prefill_site=OperatingTerms(),
     )
     wide, narrow = Replica(num_gpus=4, tensor_parallel=4, concurrency=9), Replica(concurrency=9)
     for first, second in ((wide, narrow), (narrow, wide)):

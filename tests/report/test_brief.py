@@ -15,12 +15,12 @@ import pytest
 
 import planner
 from planner.__main__ import run
-from planner.base.text import chance
+from planner.base.text import format_probability
 from planner.base.units import GIB
 from planner.optimize.result_columns import intervals
 from planner.show.views.overview import question_lines
 from planner.show.views.search import recommended_pairs, without_plan_lines
-from planner.show.views.told import label, told
+from planner.show.views.told import format_result, label
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),
@@ -133,7 +133,7 @@ def test_no_memory_is_told_beyond_the_capacity() -> None:
     capacity = source.setting.machine.gpu.allocatable_memory / GIB
     peak, (_, high) = row["peak_memory_gib"], intervals(row, sure)["peak_memory_gib"]
     assert high > capacity
-    surely = chance(row["fit_probability"])
+    surely = format_probability(row["fit_probability"])
     assert recommended_pairs(found.plan, row, sure)["peak memory"] == (
         f"{peak:.1f} of {capacity:.1f} GiB, fits, {surely} likely"
     )
@@ -190,7 +190,7 @@ def test_values_without_a_plan_share_their_reason() -> None:
 def test_values_and_their_ends_share_a_unit(
     column: str, value: float, ends: tuple[float, float] | None, words: str
 ) -> None:
-    assert told(column, value, ends) == words
+    assert format_result(column, value, ends) == words
 
 
 @pytest.mark.parametrize(

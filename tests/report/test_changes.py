@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from planner.decide.explaining.against import Term
+from planner.decide.explaining.against import PartDifference
 from planner.decide.near import Change
 from planner.show.views.explanation import against_lines
 from planner.show.views.imported import change_text
@@ -33,7 +33,7 @@ def test_what_is_shown_otherwise_is_one() -> None:
 @pytest.mark.parametrize(("other", "is_told"), [(0.008671, False), (0.00869, True)])
 def test_another_plan_gains_what_is_seen(other: float, is_told: bool) -> None:
     name, nothing = "time_per_output_token_s", (math.nan, math.nan)
-    term = Term(name=name, one=0.00867, other=other, ends=(nothing, nothing))
+    term = PartDifference(name=name, first=0.00867, other=other, ends=(nothing, nothing))
     reason = SimpleNamespace(reason="", row={"peak_memory_gib": 1.0})
     found: Any = SimpleNamespace(
         settings={}, one=reason, other=reason, results=[term], times={}, memory=[], is_tie=False

@@ -10,7 +10,7 @@ import pytest
 
 import planner
 from planner.base import text
-from planner.show.page import Pairs, said
+from planner.show.page import KeyValues, make_lines
 from planner.show.views.sure import evidence
 from tests.rows import each
 
@@ -53,11 +53,11 @@ def test_nothing_else_changes(words: str, agreed: str) -> None:
 def test_what_is_shown_agrees(number: int) -> None:
     words = f"{number} requests in each replica"
     shown = text.agreed(words)
-    assert said(words).lines == (shown,)
-    assert Pairs(pairs={"load": words}).pairs == {"load": shown}
+    assert make_lines(words).lines == (shown,)
+    assert KeyValues(pairs={"load": words}).pairs == {"load": shown}
     counted = "no runs" if not number else expected(number, "runs")
     assert evidence("measured", number).endswith(f"{counted} on this GPU")
-    assert text.gpus(number) == expected(number, "GPUs")
+    assert text.format_gpus(number) == expected(number, "GPUs")
 
 
 def counted_nouns() -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from planner import Request, estimate
 from planner.optimize.source import first_row
-from planner.show.terminal import write
+from planner.show.terminal import print_blocks
 from planner.show.views.serving_details import latency_blocks, latency_distribution
 
 
@@ -34,7 +34,7 @@ def test_curves_go_through_the_percentiles_of_the_row(found) -> None:
 
 def test_the_table_has_nine_shares(found) -> None:
     console = Console(file=io.StringIO(), width=60)
-    write(console, latency_blocks(found.candidates))
+    print_blocks(console, latency_blocks(found.candidates))
     lines = console.file.getvalue().splitlines()
     assert sum("% within" in line for line in lines) == 9
     assert all(len(line) <= 60 for line in lines)

@@ -11,14 +11,14 @@ from planner.base.files import (
     check_path,
     manifest_path,
     remove_unfinished,
-    written_whole,
+    write_atomically,
 )
 from planner.errors import OutputError
 
 
 def test_a_file_appears_whole(tmp_path):
     path = tmp_path / "a.txt"
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         stream.write("new")
         assert not path.exists()
     assert path.read_text() == "new"
@@ -26,7 +26,7 @@ def test_a_file_appears_whole(tmp_path):
 
 
 def fail_while_writing(path: Path, error: type[BaseException]) -> None:
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         stream.write("new")
         raise error
 
@@ -43,7 +43,7 @@ def test_a_failure_keeps_the_old_file_and_leaves_no_other(tmp_path, error):
 
 def test_a_full_disk_becomes_an_output_error(tmp_path):
     path = tmp_path / "a.txt"
-    with pytest.raises(OutputError, match="No space left on device"), written_whole(path):
+    with pytest.raises(OutputError, match="No space left on device"), write_atomically(path):
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
 
@@ -52,7 +52,7 @@ def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("old")
     link.symlink_to(target)
-    with written_whole(link) as stream:
+    with write_atomically(link) as stream:
         stream.write("new")
     assert link.is_symlink()
     assert target.read_text() == "new"
@@ -74,7 +74,7 @@ def test_a_manifest_may_not_land_on_the_json(tmp_path):
 def test_what_a_living_writer_has_begun_is_left_to_it(tmp_path):
     left = tmp_path / ".planner-0123456789ab.tmp"
     left.write_text("of one that was killed")
-    with written_whole(tmp_path / "a.txt") as stream:
+    with write_atomically(tmp_path / "a.txt") as stream:
         assert not left.exists()
         stream.write("new")
         remove_unfinished(tmp_path)
@@ -91,7 +91,7 @@ def test_a_file_that_was_taken_for_left_behind_is_begun_again(tmp_path, monkeypa
         lock(number, how)
 
     monkeypatch.setattr(files.fcntl, "flock", after_another_looked)
-    with written_whole(tmp_path / "a.txt") as stream:
+    with write_atomically(tmp_path / "a.txt") as stream:
         stream.write("new")
     assert len(taken) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
@@ -104,7 +104,7 @@ def test_where_there_are_no_locks_files_are_written_all_the_same(tmp_path, monke
     monkeypatch.setattr(files.fcntl, "flock", none)
     left = tmp_path / ".planner-0123456789ab.tmp"
     left.touch()
-    with written_whole(tmp_path / "a.txt") as stream:
+    with write_atomically(tmp_path / "a.txt") as stream:
         stream.write("new")
     assert left.exists()  # it may be another's
     assert (tmp_path / "a.txt").read_text() == "new"

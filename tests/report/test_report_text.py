@@ -23,7 +23,7 @@ def test_the_examples_hold():
     ],
 )
 def test_durations_come_in_the_unit_that_suits(seconds, words):
-    assert text.duration(seconds) == words
+    assert text.format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_durations_come_in_the_unit_that_suits(seconds, words):
     ],
 )
 def test_limits_carry_their_unit(amount, unit, words):
-    assert text.limit(amount, unit) == words
+    assert text.format_limit(amount, unit) == words

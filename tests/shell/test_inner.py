@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from planner.documents.shell import Script, read_shell
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import Span, edited
-from planner.documents.shell.values import Piece
+from planner.documents.shell.text import Span, apply_edits
+from planner.documents.shell.values import TextPiece
 from planner.errors import LaunchError
 
 
@@ -32,7 +32,7 @@ def test_words_stand_where_the_file_has_them() -> None:
     ]
     size = script.commands[0].words[2].span
     assert size is not None
-    assert edited(text, {size: "8"}).startswith("SIZE=8\n")
+    assert apply_edits(text, {size: "8"}).startswith("SIZE=8\n")
     assert [word.line for word in script.commands[0].words] == [2, 2, 1, 3, 3, 3]
 
 
@@ -106,18 +106,18 @@ def test_a_text_that_is_shown_by_cat_and_echoed_is_a_file(end: str) -> None:
 
 def test_a_quote_that_is_never_closed_is_refused() -> None:
     with pytest.raises(LaunchError):
-        read_inner((Piece("echo 'a"),), {}, "")
+        read_inner((TextPiece("echo 'a"),), {}, "")
 
 
 @given(st.lists(st.text("ab1-=$'\"\\ \n", max_size=8), max_size=5), st.booleans())
 def test_spans_are_those_of_the_words(parts: list[str], has_unknown: bool) -> None:
-    outer, pieces = "", list[Piece]()
+    outer, pieces = "", list[TextPiece]()
     for part in parts:
         outer += "#"
-        pieces.append(Piece(part, len(outer), len(outer) + len(part)))
+        pieces.append(TextPiece(part, len(outer), len(outer) + len(part)))
         outer += part
         if has_unknown:
-            pieces.append(Piece("", unknown="nobody knows"))
+            pieces.append(TextPiece("", unknown="nobody knows"))
     try:
         script = read_inner(tuple(pieces), {}, outer)
     except LaunchError:

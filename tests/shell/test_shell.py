@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rows import each
 
 from planner.documents.shell import Script, Word, expand, read_shell
-from planner.documents.shell.text import Span, edited
+from planner.documents.shell.text import Span, apply_edits
 from planner.errors import LaunchError
 
 
@@ -48,7 +48,7 @@ def test_a_value_is_found_where_it_stands(text: str) -> None:
     word = words(text)[-1]
     assert word.text == PLACES[text]
     assert word.span is not None
-    changed = edited(text, {word.span: "16"})
+    changed = apply_edits(text, {word.span: "16"})
     assert told(changed) == [*told(text)[:-1], "16"]
 
 

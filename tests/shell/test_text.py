@@ -14,7 +14,7 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.shell.text import Span, diff, edited, shell_word
+from planner.documents.shell.text import Span, apply_edits, make_patch, shell_word
 from planner.documents.writing import json_scalar, yaml_scalar
 from planner.errors import LaunchError
 
@@ -29,20 +29,20 @@ SCALARS = st.one_of(
 
 def test_edits_replace_put_in_and_remove() -> None:
     text = "a bb ccc"
-    assert edited(text, {Span(2, 4): "XYZ", Span(0, 0): "<", Span(4, 8): ""}) == "<a XYZ"
+    assert apply_edits(text, {Span(2, 4): "XYZ", Span(0, 0): "<", Span(4, 8): ""}) == "<a XYZ"
 
 
 @pytest.mark.parametrize("spans", [[(0, 3), (2, 4)], [(5, 9)], [(3, 2)], [(1, 3), (2, 2)]])
 def test_edits_that_overlap_or_lie_outside_are_refused(spans: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="overlaps"):
-        edited("abcde", {Span(*span): "x" for span in spans})
+        apply_edits("abcde", {Span(*span): "x" for span in spans})
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="needs the command patch")
 @settings(max_examples=examples(200, 12))
 @given(before=st.text("ab\n\x0c\u2028", max_size=30), after=st.text("ab\n\x0c\u2028", max_size=30))
 def test_patch_takes_a_diff(before: str, after: str) -> None:
-    difference = diff(before, after, "run.sh")
+    difference = make_patch(before, after, "run.sh")
     assert bool(difference) == (before != after)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "run.sh")

@@ -11,43 +11,45 @@ import pytest
 import planner
 from planner.decide.sizing import day as day_module
 from planner.decide.sizing.day import (
-    Day,
-    Terms,
+    DailySchedule,
+    HourlyPrices,
     cheapest_base,
     fleet_on,
     fleets_by_rate,
     hours_of,
-    pinned_to,
+    request_with_layout,
 )
-from planner.decide.sizing.fleet import Fleet
-from planner.decide.sizing.load import Load, Period
+from planner.decide.sizing.fleet import FeasiblePlan
+from planner.decide.sizing.load import LoadPeriod, LoadProfile
 from planner.question.request import Request
 from planner.workloads.given import make_request
 from tests.reference.scalar_day import paid_hours, rises
 
-HOURLY = Terms(base=2 / 3600, base_contract="", hourly=2 / 3600, hourly_contract="")
-MIXED = Terms(base=1 / 3600, base_contract="", hourly=2.5 / 3600, hourly_contract="")
+HOURLY = HourlyPrices(base=2 / 3600, base_contract="", hourly=2 / 3600, hourly_contract="")
+MIXED = HourlyPrices(base=1 / 3600, base_contract="", hourly=2.5 / 3600, hourly_contract="")
 
 
-def _fleet(gpus: int, each: float = 1.0) -> Fleet:
+def _fleet(gpus: int, each: float = 1.0) -> FeasiblePlan:
     """GPUs that serve so many requests/s each."""
     row = {
         "gpu": "a", "num_gpus": gpus, "replicas": gpus, "capacity_requests_per_s": each * gpus,
     }  # fmt: skip
-    return Fleet(row=row, margins=())
+    return FeasiblePlan(row=row, margins=())
 
 
-def _day(starts: list[int], gpus: list[int], startup: int, terms: Terms = HOURLY) -> Day:
+def _day(
+    starts: list[int], gpus: list[int], startup: int, terms: HourlyPrices = HOURLY
+) -> DailySchedule:
     """A day of periods that begin at these minutes, each with so many GPUs at 1 request/s each."""
     ends = [*starts[1:], 24 * 60]
     periods = tuple(
-        Period(start=start / 60, hours=(end - start) / 60, request_rate=float(rate))
+        LoadPeriod(start=start / 60, hours=(end - start) / 60, request_rate=float(rate))
         for start, end, rate in zip(starts, ends, gpus, strict=True)
     )
-    load = Load(name="drawn", periods=periods)
+    load = LoadProfile(name="drawn", periods=periods)
     hours = hours_of(load, {float(rate): _fleet(rate) for rate in gpus}, 60.0 * startup)
     base = cheapest_base(hours, terms)
-    return Day(
+    return DailySchedule(
         load=load, peak=_fleet(max(gpus)), hours=tuple(replace(one, base=base) for one in hours),
         startup_time=60.0 * startup, base=base, terms=terms,
     )  # fmt: skip
@@ -60,7 +62,7 @@ def _by_minute(starts: list[int], gpus: list[int]) -> list[int]:
 
 @pytest.mark.parametrize("terms", [HOURLY, MIXED])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_day_is_paid_as_minute_by_minute(seed: int, terms: Terms) -> None:
+def test_a_day_is_paid_as_minute_by_minute(seed: int, terms: HourlyPrices) -> None:
     """Neighbours of equal size are common: hours with the same GPUs must not be paid twice."""
     random = np.random.default_rng(seed)
     number = int(random.integers(2, 30))
@@ -93,7 +95,7 @@ def test_a_start_of_two_hours_by_hand() -> None:
 
 
 @pytest.mark.parametrize("terms", [HOURLY, MIXED])
-def test_a_flat_load_is_paid_once(terms: Terms) -> None:
+def test_a_flat_load_is_paid_once(terms: HourlyPrices) -> None:
     """8 GPUs for 24 hours are 192 GPU-hours, whatever they take to start."""
     starts = [60 * hour for hour in range(24)]
     plain, started = (_day(starts, [8] * 24, minutes, terms) for minutes in (0, 10))
@@ -124,16 +126,17 @@ def test_fleets_grow_with_the_load_and_a_quiet_minute_takes_no_peak(monkeypatch,
     needed = {rate: max(int(rate / 10 * random.uniform(0.8, 1.2)), 1) for rate in rates}
     without = {*rates[:2].tolist(), *random.choice(rates[:-1], 5).tolist()}
 
-    def searched(request: Request) -> Fleet | None:
+    def searched(request: Request) -> FeasiblePlan | None:
         rate = request.request_rate
         return None if rate in without else _fleet(needed[rate], each=25.0)
 
     monkeypatch.setattr(day_module, "fleet_of", searched)
     monkeypatch.setattr(day_module, "_smallest_at_load", lambda *_: None)
     periods = tuple(
-        Period(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates.tolist())
+        LoadPeriod(start=hour, hours=1, request_rate=rate)
+        for hour, rate in enumerate(rates.tolist())
     )
-    load = Load(name="drawn", periods=periods)
+    load = LoadProfile(name="drawn", periods=periods)
     request = Request(model="llama-3.1-8b", workload="serve")
     fleets = fleets_by_rate(request, _fleet(needed[load.peak], each=25.0), load)
     for rate in rates.tolist():
@@ -161,7 +164,7 @@ def test_a_quiet_hour_that_bursts_takes_as_many_replicas_as_keep_its_limits(tmp_
     fleets = {hour.period.request_rate: hour.num_gpus for hour in day.hours}
     assert fleets[10] < fleets[40] < fleets[115] == day.peak.num_gpus
     step = day.peak.num_gpus // day.peak.row["replicas"]
-    pinned = pinned_to(make_request({**BURSTY, "request_rate": 10}), day.peak)
+    pinned = request_with_layout(make_request({**BURSTY, "request_rate": 10}), day.peak)
     assert fleet_on(pinned, fleets[10]) is not None
     assert fleet_on(pinned, fleets[10] - step) is None
     # 12 h at 10/s, 8 h at 40/s, 4 h at 115/s.
@@ -174,16 +177,16 @@ def test_rates_that_take_the_same_fleet_are_not_searched(monkeypatch):
     """From 2.05 to 3 requests/s three GPUs of 1 request/s each are needed; at 1.5 two do."""
     searched = []
 
-    def search(request: Request) -> Fleet:
+    def search(request: Request) -> FeasiblePlan:
         searched.append(request.request_rate)
         return _fleet(math.ceil(request.request_rate))
 
     monkeypatch.setattr(day_module, "fleet_of", search)
     rates = [1.5, *np.linspace(2.05, 3, 20).tolist()]
     periods = tuple(
-        Period(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates)
+        LoadPeriod(start=hour, hours=1, request_rate=rate) for hour, rate in enumerate(rates)
     )
-    load = Load(name="drawn", periods=periods)
+    load = LoadProfile(name="drawn", periods=periods)
     fleets = fleets_by_rate(Request(model="llama-3.1-8b", workload="serve"), _fleet(3), load)
     assert [fleets[rate].num_gpus for rate in rates] == [2, *[3] * 20]
     assert searched == [1.5]

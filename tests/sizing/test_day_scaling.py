@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import planner as planning
-from planner.decide.sizing.load import Load, Period, traced_load
-from planner.decide.sizing.scaling import HOLD, USUAL, Startup, read_startup, scaled
+from planner.decide.sizing.load import LoadPeriod, LoadProfile, traced_load
+from planner.decide.sizing.scaling import HOLD, USUAL, Startup, read_startup, size_autoscaled
 from planner.errors import SearchSpaceError
 from planner.workloads.given import make_request
 
@@ -20,18 +20,18 @@ FLEETS = [(10.0 * n, 2 * n, 11.0 * n) for n in range(1, 21)]
 STEP = 10.0
 
 
-def _load(rates: list[float], minutes: float) -> Load:
+def _load(rates: list[float], minutes: float) -> LoadProfile:
     hours = minutes / 60
-    return Load(
+    return LoadProfile(
         name="drawn",
         periods=tuple(
-            Period(start=place * hours, hours=hours, request_rate=rate)
+            LoadPeriod(start=place * hours, hours=hours, request_rate=rate)
             for place, rate in enumerate(rates)
         ),
     )
 
 
-def _simulated(load: Load, spare: float, startup: float) -> tuple[float, float, float]:
+def _simulated(load: LoadProfile, spare: float, startup: float) -> tuple[float, float, float]:
     """GPU-hours, late share and longest queue, step by step; three times through the load."""
     steps = round(load.hours * 3600 / STEP)
     rates = np.repeat([one.request_rate for one in load.periods], steps // len(load.periods))
@@ -63,7 +63,7 @@ def test_late_requests_and_gpu_hours_are_those_of_a_simulation(seed: int) -> Non
     load = _load(rates, minutes)
     for spare in (0.0, 0.2, 1.0):
         for startup in (60.0, 240.0):
-            found = scaled(load, FLEETS, spare, startup)
+            found = size_autoscaled(load, FLEETS, spare, startup)
             hours, late, longest = _simulated(load, spare, startup)
             assert found.gpu_hours == pytest.approx(hours, rel=0.02)
             assert found.late == pytest.approx(late, abs=0.02)
@@ -73,15 +73,15 @@ def test_late_requests_and_gpu_hours_are_those_of_a_simulation(seed: int) -> Non
 def test_a_step_of_the_load_by_hand() -> None:
     """An hour of 10/s, then one of 100/s, of which two minutes are short of GPUs."""
     load = _load([10.0, 100.0], 60)
-    found = scaled(load, FLEETS, 0.0, 120.0)
+    found = size_autoscaled(load, FLEETS, 0.0, 120.0)
     # 100/s against 11/s for 120 s, then 110/s: 10,680 wait, which 10/s serve in 1,068 s.
     assert found.longest == pytest.approx(89 * 120)
     assert found.late == pytest.approx(100 * (120 + 1068) / (110 * 3600))
     # 20 GPUs for an hour and five minutes, 2 for 55.
     assert found.gpu_hours == pytest.approx(12 * (20 * 65 + 2 * 55) / 60)
-    enough = scaled(load, FLEETS[:10], 9.0, 120.0)
+    enough = size_autoscaled(load, FLEETS[:10], 9.0, 120.0)
     assert (enough.late, enough.gpu_hours) == (0.0, pytest.approx(24 * 20))
-    assert scaled(load, FLEETS, 0.0, 0.0).late == 0
+    assert size_autoscaled(load, FLEETS, 0.0, 0.0).late == 0
 
 
 def test_a_start_up_time_has_parts() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from planner.decide.sizing.scaling import least_before, most_ahead, queued
+from planner.decide.sizing.scaling import backlog_over_time, least_before, rolling_maximum
 from planner.errors import SearchSpaceError
 
 QUIET = [14, 10, 8, 7, 7, 9, 14, 22, 33, 42, 47, 49, 48, 50, 50, 48, 45, 41, 37, 35, 33, 29, 24, 18]
@@ -36,7 +36,7 @@ def _spans(found):
 
 
 def test_gpus_start_before_they_serve():
-    assert _spans(most_ahead([0, 8, 16], [2, 10, 4], 1)) == [
+    assert _spans(rolling_maximum([0, 8, 16], [2, 10, 4], 1)) == [
         (0, 7, 2),
         (7, 8, 10),
         (8, 15, 10),
@@ -45,7 +45,7 @@ def test_gpus_start_before_they_serve():
         (23, 24, 4),
     ]
     # A gap of less than the start-up time is held; midnight is like any other hour.
-    assert _spans(most_ahead([0, 10, 10.5], [6, 1, 5], 1)) == [
+    assert _spans(rolling_maximum([0, 10, 10.5], [6, 1, 5], 1)) == [
         (0, 9, 6),
         (9, 9.5, 6),
         (9.5, 10, 6),
@@ -63,16 +63,18 @@ def test_gpus_start_before_they_serve():
 
 def test_what_waits_for_gpus_that_start_late():
     """Half an hour of 3/s against 2/s leaves 1,800 waiting, which 4/s serve in half an hour."""
-    queue = queued([0, 12], [1, 3], least_before([0, 12], [2, 4], 0.5))
+    queue = backlog_over_time([0, 12], [1, 3], least_before([0, 12], [2, 4], 0.5))
     assert queue.longest == pytest.approx(1800)
     assert queue.late == pytest.approx(3 * 1800 + 3 * 1800)
-    assert queued([0, 12], [1, 3], least_before([0, 12], [2, 4], 0)).late == 0
+    assert backlog_over_time([0, 12], [1, 3], least_before([0, 12], [2, 4], 0)).late == 0
     # What waits at midnight makes the first requests of the day late.
-    queue = queued([0, 23.75], [1, 3], least_before([0, 23.75], [2, 4], 0.5))
+    queue = backlog_over_time([0, 23.75], [1, 3], least_before([0, 23.75], [2, 4], 0.5))
     assert queue.longest == pytest.approx(900)
     assert queue.late == pytest.approx(3 * 900 + 1 * 900)
     # The rise stands at midnight: what waits then was there on the day before, too.
-    assert queued([0, 12], [3, 1], least_before([0, 12], [4, 2], 0.5)).late == pytest.approx(10800)
+    assert backlog_over_time(
+        [0, 12], [3, 1], least_before([0, 12], [4, 2], 0.5)
+    ).late == pytest.approx(10800)
 
 
 def test_the_layout_is_that_of_the_cheapest_day(load):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import planner
-from planner.decide.sizing.by_length import MOST_POOLS, cuts_of, read_pools
+from planner.decide.sizing.by_length import MOST_POOLS, candidate_cuts, read_pools
 from planner.errors import SearchSpaceError
 from planner.workloads.given import make_request
 
@@ -39,7 +39,7 @@ def gpus(found):
 
 def test_ends_are_deciles_and_the_few_longest_prompts():
     request = make_request({**ASKED, "model": "llama-3.1-8b"})
-    ends = [end for (end,) in cuts_of(request, 2)]
+    ends = [end for (end,) in candidate_cuts(request, 2)]
     assert len(ends) == 11
     assert ends == sorted(ends)
 
@@ -162,7 +162,7 @@ def test_what_cannot_be_cut_is_told(asked, words):
     request = make_request({"workload": "serve", "model": "llama-3.1-8b", **asked})
     for pools in (MOST_POOLS, (1000,)):
         with pytest.raises(SearchSpaceError, match=words):
-            cuts_of(request, pools)
+            candidate_cuts(request, pools)
 
 
 @pytest.mark.usefixtures("few_cuts")

@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.decide.sizing.services import (
-    Type,
+    GpuType,
     cheapest_allocation,
     held_and_cost,
     read_services,
@@ -24,12 +24,12 @@ COMMON = {"input_tokens": 2000, "output_tokens": 300, "engine": "vllm", "mode": 
 def test_what_is_needed_long_enough_is_held():
     """12 h of 2, then 12 h of 6: the first two are needed always, four for half of the time."""
     gpus, hours = np.array([2.0, 6.0]), np.array([12.0, 12.0])
-    assert held_and_cost(gpus, hours, Type(stock=9, base=1, hourly=3)) == (6, 6 * 24)
-    assert held_and_cost(gpus, hours, Type(stock=9, base=2, hourly=3)) == (
+    assert held_and_cost(gpus, hours, GpuType(stock=9, base=1, hourly=3)) == (6, 6 * 24)
+    assert held_and_cost(gpus, hours, GpuType(stock=9, base=2, hourly=3)) == (
         2,
         2 * 24 * 2 + 4 * 12 * 3,
     )
-    assert held_and_cost(gpus, hours, Type(stock=9, base=4, hourly=3)) == (0, (24 + 72) * 3)
+    assert held_and_cost(gpus, hours, GpuType(stock=9, base=4, hourly=3)) == (0, (24 + 72) * 3)
 
 
 def _by_hand(ways, hours, types):
@@ -52,7 +52,7 @@ def test_no_other_allocation_is_better(seed):
     random = np.random.default_rng(seed)
     hours = np.array([8.0, 10.0, 6.0])
     types = [
-        Type(
+        GpuType(
             stock=float(random.integers(5, 40)),
             base=float(random.uniform(1, 4)),
             hourly=float(random.uniform(1, 6)),

@@ -10,9 +10,9 @@ import pytest
 
 import planner
 from planner.decide.sizing.day import (
-    Hour,
-    Period,
-    Terms,
+    DayPeriod,
+    HourlyPrices,
+    LoadPeriod,
     cheapest_base,
     day_cost,
 )
@@ -206,8 +206,8 @@ def test_faults_of_a_load_are_told_at_once(write, text, words):
 
 def _hours(numbers, base=0):
     return tuple(
-        Hour(
-            period=Period(start=start, hours=24 / len(numbers), request_rate=1.0),
+        DayPeriod(
+            period=LoadPeriod(start=start, hours=24 / len(numbers), request_rate=1.0),
             num_gpus=number,
             base=base,
             capacity=2.0,
@@ -221,11 +221,11 @@ def test_the_base_by_hand():
     """8 h of 2, 4 and 10 GPUs: a GPU that works 16 h is worth 24 h at less than 2/3 the price."""
     hours = _hours([2, 4, 10])
     for base_price, base in ((0.5, 4), (0.65, 4), (0.67, 2), (0.9, 2), (1.2, 0), (0.3, 10)):
-        terms = Terms(base=base_price, base_contract="r", hourly=1.0, hourly_contract="h")
+        terms = HourlyPrices(base=base_price, base_contract="r", hourly=1.0, hourly_contract="h")
         assert cheapest_base(hours, terms) == base, base_price
-    cheap = Terms(base=0.5, base_contract="r", hourly=1.0, hourly_contract="h")
+    cheap = HourlyPrices(base=0.5, base_contract="r", hourly=1.0, hourly_contract="h")
     assert day_cost(hours, 4, cheap) == pytest.approx(3600 * (4 * 24 * 0.5 + 6 * 8 * 1.0))
-    one = Terms(base=1.0, base_contract="h", hourly=1.0, hourly_contract="h")
+    one = HourlyPrices(base=1.0, base_contract="h", hourly=1.0, hourly_contract="h")
     assert cheapest_base(hours, one) == 2
 
 
@@ -233,7 +233,7 @@ def test_the_base_by_hand():
 def test_no_other_base_costs_less(seed):
     random = np.random.default_rng(seed)
     hours = _hours(random.integers(1, 40, 24).tolist())
-    terms = Terms(
+    terms = HourlyPrices(
         base=float(random.uniform(0.2, 1.2)), base_contract="r", hourly=1.0, hourly_contract="h"
     )
     best = cheapest_base(hours, terms)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from planner.base.processes import TRIES, Lost, on_workers
+from planner.base.processes import TRIES, WorkersEnded, run_on_workers
 from planner.decide.sizing import size as sizing
 from planner.errors import WorkersLost
 from planner.workloads.given import make_request
@@ -65,7 +65,7 @@ def _square_or_die(once: Path, number: int) -> int:
 
 def test_what_a_killed_worker_had_is_done_by_another(tmp_path):
     work = partial(_square_or_die, tmp_path / "died")
-    assert dict(on_workers(work, range(20), 2)) == {n: n * n for n in range(20)}
+    assert dict(run_on_workers(work, range(20), 2)) == {n: n * n for n in range(20)}
     assert (tmp_path / "died").exists()
 
 
@@ -77,8 +77,8 @@ def _die(number: int) -> int:
 
 def test_work_that_always_kills_its_worker_is_given_up():
     done = set()
-    with pytest.raises(Lost) as error:
-        done |= {number for number, _ in _noted(on_workers(_die, range(8), 2), done)}
+    with pytest.raises(WorkersEnded) as error:
+        done |= {number for number, _ in _noted(run_on_workers(_die, range(8), 2), done)}
     assert 7 in error.value.tasks
     assert not done & set(error.value.tasks)
 
@@ -105,7 +105,7 @@ def test_what_looks_on_ends_the_work():
         raise Enough
 
     with pytest.raises(Enough):
-        list(on_workers(time.sleep, [5.0, 6.0], 2, look))
+        list(run_on_workers(time.sleep, [5.0, 6.0], 2, look))
 
 
 _LARGE = """

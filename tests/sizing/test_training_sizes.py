@@ -10,7 +10,7 @@ import pytest
 import planner
 from planner.base import text
 from planner.base.units import DAY
-from planner.decide.sizing.searches import coarse, thinned, whole_nodes
+from planner.decide.sizing.searches import evenly_spaced, node_multiples, one_per_doubling
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import search_source
 
@@ -115,7 +115,7 @@ def test_a_budget_has_a_fastest_run_that_no_number_beats(count):
     goal = {"objectives": ("calendar_time",)}
     runs = {
         number: planner.search(**asked, **goal, num_gpus=number).fastest
-        for number in whole_nodes(8, 512)
+        for number in node_multiples(8, 512)
     }
     known = {
         number: (float(np.ravel(run.cost)[0]), float(np.ravel(run.calendar_time)[0]) / DAY)
@@ -146,7 +146,7 @@ def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
     }
     limits = {"calendar_time": "5d"}
     (size,) = planner.size(**asked, constraints=limits, num_gpus=[16, 32]).sizes
-    told = text.duration(days[32])
+    told = text.format_duration(days[32])
     assert size.reason == f"calendar time {told} with 32 GPUs, above 5.00 days"
     (size,) = planner.size(**asked, constraints={"calendar_time": "1s"}).sizes
     (fastest,) = planner.size(**asked, constraints={"cost": 1e9}).sizes
@@ -224,10 +224,10 @@ def test_without_a_gpu_the_current_ones_of_data_centers_are_sized():
 
 
 def _tasks():
-    from planner.decide.sizing.size import tasks_of
+    from planner.decide.sizing.size import sizing_tasks
     from planner.workloads.given import make_request
 
-    return tasks_of(make_request({**RUN, "constraints": {"cost": 1e6}}))
+    return sizing_tasks(make_request({**RUN, "constraints": {"cost": 1e6}}))
 
 
 def test_processes_find_what_one_finds():
@@ -313,16 +313,16 @@ def test_frames_and_reports_have_every_choice(of_three):
 
 
 def test_numbers_of_whole_nodes():
-    found = whole_nodes(8, None)
+    found = node_multiples(8, None)
     assert found[:6] == (1, 2, 4, 8, 16, 24)
     assert found[-1] == 16_384
     assert 8 * 11 not in found
     assert 8 * 7 in found
-    assert whole_nodes(1, 6) == (1, 2, 3, 4, 5, 6)
-    assert whole_nodes(72, 150) == (1, 2, 4, 8, 16, 32, 64, 72, 144)
+    assert node_multiples(1, 6) == (1, 2, 3, 4, 5, 6)
+    assert node_multiples(72, 150) == (1, 2, 4, 8, 16, 32, 64, 72, 144)
 
 
 def test_grids_of_numbers():
-    assert coarse((1, 2, 3, 4, 7, 9, 10)) == (1, 2, 4, 9, 10)
-    assert thinned((1, 2, 3, 4, 5), 3) == (1, 3, 5)
-    assert thinned((1, 2), 3) == (1, 2)
+    assert one_per_doubling((1, 2, 3, 4, 7, 9, 10)) == (1, 2, 4, 9, 10)
+    assert evenly_spaced((1, 2, 3, 4, 5), 3) == (1, 3, 5)
+    assert evenly_spaced((1, 2), 3) == (1, 2)

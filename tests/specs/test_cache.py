@@ -14,7 +14,7 @@ import pytest
 from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs import cache, load
-from planner.specs.cache import kept, remembered, stamp, steady
+from planner.specs.cache import cache_by_files, cache_on_disk, snapshot_files, stamp
 from planner.specs.catalogue import find, load_gpu, load_model, names
 from planner.specs.hardware import read_gemm_table
 from planner.specs.price import price_of
@@ -160,7 +160,7 @@ def test_what_changed_just_now_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
     now, calls = max(path.stat().st_mtime_ns, path.stat().st_ctime_ns), []
     monkeypatch.setattr(cache.time, "time_ns", lambda: now)
 
-    @kept
+    @cache_by_files
     def content(file: Path) -> str:
         stamp(file)
         calls.append(file)
@@ -174,13 +174,13 @@ def test_what_changed_just_now_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_errors_are_not_kept_but_what_they_depend_on_is() -> None:
-    @kept
+    @cache_by_files
     def inner(file: Path) -> str:
         if not stamp(file):
             raise SpecError("none")
         return "some"
 
-    @kept
+    @cache_by_files
     def outer(file: Path) -> str:
         try:
             return inner(file)
@@ -196,12 +196,12 @@ def test_errors_are_not_kept_but_what_they_depend_on_is() -> None:
 def test_a_kept_part_still_decides_over_what_is_made_of_it() -> None:
     path = written("part", "one")
 
-    @kept
+    @cache_by_files
     def part(file: Path) -> str:
         stamp(file)
         return file.read_text(encoding="utf-8")
 
-    @kept
+    @cache_by_files
     def whole(file: Path) -> str:
         return part(file) * 2
 
@@ -250,21 +250,21 @@ def test_a_file_is_not_parsed_again_by_the_next_run(
     tmp_path: Path, next_run: Callable[[], None]
 ) -> None:
     path = _file(tmp_path)
-    assert remembered(path, _parsed) == {"text": "a", "number": 0.1}
+    assert cache_on_disk(path, _parsed) == {"text": "a", "number": 0.1}
     next_run()
-    assert remembered(path, lambda _: {}) == {"text": "a", "number": 0.1}
+    assert cache_on_disk(path, lambda _: {}) == {"text": "a", "number": 0.1}
 
 
 def test_an_edit_that_keeps_size_and_time_is_seen(
     tmp_path: Path, next_run: Callable[[], None]
 ) -> None:
     path = _file(tmp_path)
-    remembered(path, _parsed)
+    cache_on_disk(path, _parsed)
     next_run()
     times = path.stat()
     path.write_text("b")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert remembered(path, _parsed)["text"] == "b"
+    assert cache_on_disk(path, _parsed)["text"] == "b"
 
 
 @pytest.mark.parametrize("content", ["", "\n", '"{}"\n[1', '"{}"\n7', "\0\n\0"])
@@ -272,10 +272,10 @@ def test_what_something_else_wrote_is_parsed_again(
     content: str, tmp_path: Path, next_run: Callable[[], None]
 ) -> None:
     path = _file(tmp_path)
-    remembered(path, _parsed)
+    cache_on_disk(path, _parsed)
     next_run()
     (tmp_path / "caches/planner/specs-1").write_text(content.format(path))
-    assert remembered(path, _parsed)["text"] == "a"
+    assert cache_on_disk(path, _parsed)["text"] == "a"
 
 
 def test_a_folder_that_cannot_be_written_is_no_fault(
@@ -283,16 +283,16 @@ def test_a_folder_that_cannot_be_written_is_no_fault(
 ) -> None:
     (tmp_path / "caches").write_text("a file")
     path = _file(tmp_path)
-    remembered(path, _parsed)
+    cache_on_disk(path, _parsed)
     next_run()
-    assert remembered(path, _parsed)["text"] == "a"
+    assert cache_on_disk(path, _parsed)["text"] == "a"
 
 
 def test_dates_are_not_remembered(tmp_path: Path, next_run: Callable[[], None]) -> None:
     path = _file(tmp_path)
-    remembered(path, lambda _: {"day": date(2026, 1, 1)})
+    cache_on_disk(path, lambda _: {"day": date(2026, 1, 1)})
     next_run()
-    assert remembered(path, _parsed)["text"] == "a"
+    assert cache_on_disk(path, _parsed)["text"] == "a"
 
 
 def test_many_answers_of_the_same_specs_look_at_a_file_once(
@@ -303,8 +303,8 @@ def test_many_answers_of_the_same_specs_look_at_a_file_once(
     monkeypatch.setattr(cache, "_looked", lambda place: (looked.append(place), look(place))[1])
     path = tmp_path / "one"
     path.write_text("a")
-    text = kept(lambda: (stamp(path), path.read_text())[1])
-    with steady():
+    text = cache_by_files(lambda: (stamp(path), path.read_text())[1])
+    with snapshot_files():
         assert [text(), text(), text()] == ["a", "a", "a"]
         path.write_text("bb")
         assert text() == "a"

@@ -12,7 +12,7 @@ import pytest
 from annotated_types import Interval, MinLen
 from rows import each
 
-from planner.specs.checked import Faults, Strict, checked, checked_of
+from planner.specs.checked import Strict, ValidationErrors, build_validated, validated
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec
@@ -67,7 +67,7 @@ def _changed(table: Any) -> Iterator[Any]:
 @each(("kind", "path"), CASES)
 def test_shipped_files_are_right(kind: Any, path: Path) -> None:
     table, context = _parts(kind, path)
-    made = checked_of(kind, table, context)
+    made = build_validated(kind, table, context)
     assert vars(made).keys() == {field.name for field in fields(made)}
 
 
@@ -77,20 +77,20 @@ def test_whatever_a_file_says_is_made_or_refused(kind: Any, path: Path) -> None:
     accepted = refused = 0
     for changed in _changed(table):
         try:
-            hash(repr(checked_of(kind, changed, context)))
+            hash(repr(build_validated(kind, changed, context)))
             accepted += 1
-        except Faults:
+        except ValidationErrors:
             refused += 1
     assert accepted > 5
     assert refused > 50
 
 
-@checked
+@validated
 class _Part:
     size: Annotated[int, Strict(), Interval(ge=1, le=8)]
 
 
-@checked
+@validated
 class _Whole:
     one: float | int = 0
     number: float = 0.0
@@ -126,13 +126,15 @@ class _Whole:
     ],
 )
 def test_a_fault_has_its_place(values: dict[str, Any], place: str, text: str) -> None:
-    with pytest.raises(Faults) as caught:
+    with pytest.raises(ValidationErrors) as caught:
         _Whole(**values)
     assert [(".".join(where), what) for where, what in caught.value.found] == [(place, text)]
 
 
 def test_all_faults_are_told_at_once() -> None:
-    with pytest.raises(Faults, match="number must be a number, not 'x'; count must be a whole"):
+    with pytest.raises(
+        ValidationErrors, match="number must be a number, not 'x'; count must be a whole"
+    ):
         _Whole(number="x", count="y")  # type: ignore[arg-type]
 
 
@@ -140,7 +142,7 @@ def test_of_several_types_a_value_keeps_its_own() -> None:
     assert [type(_Whole(one=value).one) for value in (3, 3.0)] == [int, float]
     table: Any = {"powers_of_two_up_to": 4}
     values = {"name": "x", "description": "", "engine": "vllm", "parameters": {"a": table}}
-    assert checked_of(SearchSpace, values, None).parameters["a"] == PowersOfTwo(**table)
+    assert build_validated(SearchSpace, values, None).parameters["a"] == PowersOfTwo(**table)
 
 
 def test_what_loses_nothing_is_converted() -> None:
@@ -156,7 +158,7 @@ def test_what_loses_nothing_is_converted() -> None:
 )
 def test_copies_are_checked(changes: dict[str, Any]) -> None:
     workload = ServingWorkload(input_tokens=100, output_tokens=10)
-    with pytest.raises(Faults):
+    with pytest.raises(ValidationErrors):
         replace(workload, **changes)
 
 

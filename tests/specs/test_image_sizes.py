@@ -12,8 +12,8 @@ import planner
 from planner.errors import PlannerError
 from planner.show.views.documents import save_plan
 from planner.specs.catalogue import load_model
-from planner.specs.images import seen
-from planner.workloads.pinned import PinnedPlan
+from planner.specs.images import count_image_tokens
+from planner.workloads.pinned import SavedPlan
 
 SIZES = [
     # model, width, height, tiles, tokens
@@ -53,7 +53,7 @@ def test_an_image_has_the_tokens_of_its_processor(
 ) -> None:
     tower = load_model(model).vision_tower
     assert tower is not None
-    found = seen(tower, width, height)
+    found = count_image_tokens(tower, width, height)
     assert found is not None
     assert (found.tiles, found.tokens) == (tiles, tokens)
 
@@ -104,7 +104,7 @@ def test_a_plan_has_the_tokens_beside_the_size(tmp_path: Path) -> None:
     asked = {**ASKED, "image_size": "1024x1024", "images_per_sample": 2}
     one = planner.estimate(**asked)
     save_plan(tmp_path / "plan.toml", one.plan, one.candidates)
-    again = planner.estimate(base=PinnedPlan.read(tmp_path / "plan.toml").request())
+    again = planner.estimate(base=SavedPlan.read(tmp_path / "plan.toml").request())
     assert again.candidates.row == one.candidates.row
     planner.write_launch(
         "vllm", tmp_path / "out", **{**asked, "model": "Qwen/Qwen2.5-VL-7B-Instruct"}

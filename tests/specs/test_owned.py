@@ -10,7 +10,7 @@ import pytest
 from planner.errors import SpecError
 from planner.estimators.ownership import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
-from planner.specs.paths import beside_specs
+from planner.specs.paths import extra_files
 from planner.specs.price import (
     DIMENSIONS,
     Price,
@@ -37,7 +37,7 @@ def price(gpu: str, folder: Path | None = None) -> Price:
 
 
 def test_shipped_figures_are_of_known_gpus_and_have_sources() -> None:
-    path = beside_specs("ownership.csv")[-1]
+    path = extra_files("ownership.csv")[-1]
     figures = read_ownership(path)
     assert {name for name, _ in figures} == set(DIMENSIONS)
     assert unknown_owned(path) == []

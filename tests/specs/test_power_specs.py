@@ -9,8 +9,16 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
-from planner.specs.paths import beside_specs
-from planner.specs.power import CARBON, COLUMNS, PUE, Between, find_region, load_power, read_regions
+from planner.specs.paths import extra_files
+from planner.specs.power import (
+    CARBON,
+    COLUMNS,
+    PUE,
+    RangedValue,
+    find_region,
+    load_power,
+    read_regions,
+)
 from planner.workloads.plan import make_plan
 
 QUESTION = {"model": "llama-7b", "num_gpus": 16, "gpu": "h100", "framework": "megatron-lm"}
@@ -19,7 +27,7 @@ SPACE = {**QUESTION, "space": "small"}
 
 def test_every_shipped_share_has_its_range_and_a_source() -> None:
     loaded = load_power()
-    shares = [value for value in vars(loaded.spec).values() if isinstance(value, Between)]
+    shares = [value for value in vars(loaded.spec).values() if isinstance(value, RangedValue)]
     assert len(shares) == 10
     assert all(one.low <= one.value <= one.high for one in shares)
     assert len(loaded.provenance) == 3 * len(shares)
@@ -28,7 +36,7 @@ def test_every_shipped_share_has_its_range_and_a_source() -> None:
 
 
 def test_a_share_without_a_source_is_told_in_every_output(tmp_path: Path) -> None:
-    (path,) = beside_specs("power.toml")
+    (path,) = extra_files("power.toml")
     text = path.read_text(encoding="utf-8")
     guessed = text.replace('unit = "1", source = "cloud"', 'unit = "1", source = "assumed"')
     assert guessed != text
@@ -39,7 +47,7 @@ def test_a_share_without_a_source_is_told_in_every_output(tmp_path: Path) -> Non
 
 
 def test_faults_of_shares_are_told_together(tmp_path: Path) -> None:
-    (path,) = beside_specs("power.toml")
+    (path,) = extra_files("power.toml")
     text = path.read_text(encoding="utf-8").replace("value = 1.09", "value = 0.9")
     text = text.replace("value = 0.17", "value = 0.3")
     (tmp_path / "power.toml").write_text(text, encoding="utf-8")
@@ -50,7 +58,7 @@ def test_faults_of_shares_are_told_together(tmp_path: Path) -> None:
 
 
 def test_every_shipped_region_has_a_source_and_a_year() -> None:
-    (path,) = beside_specs("regions.csv")
+    (path,) = extra_files("regions.csv")
     regions = read_regions(path)
     assert len(regions) > 300
     for region in regions.values():

@@ -192,7 +192,7 @@ def test_own_prices_come_before_the_shipped(
     others = price_of(H100, "spot"), price_of("h200-sxm-141gb")
     assert all(other is not None for other in others)
     own = write(tmp_path, "H100,7.2,mine", head=head)
-    assert price_of(H100, own=own) == replace(one_like(0.002, "mine"), chosen=True)
+    assert price_of(H100, user_folder=own) == replace(one_like(0.002, "mine"), chosen=True)
 
 
 def one_like(value: float, source: str) -> Price:
@@ -203,7 +203,7 @@ def one_like(value: float, source: str) -> Price:
 def test_an_old_price_of_the_users_own_is_his_price(tmp_path: Path) -> None:
     head = ("gpu", "price", "date")
     own = write(tmp_path, "h100,1,2020-01", "b200,2,2026-01", head=head)
-    found = price_of(H100, own=own)
+    found = price_of(H100, user_folder=own)
     assert found is not None
     assert not found.is_old
 
@@ -271,8 +271,8 @@ def test_a_contract_says_what_its_sellers_ask_on_demand(tmp_path: Path) -> None:
     rows = [f"h100,{who},{contract},{price}" for who, contract, price in sold]
     own = tmp_path / "own.csv"
     own.write_text("\n".join(["gpu,provider,contract,price", *rows]) + "\n", encoding="utf-8")
-    reserved = price_of("h100-sxm-80gb", "reserved-1y", own=own)
-    usual = price_of("h100-sxm-80gb", "on-demand", own=own)
+    reserved = price_of("h100-sxm-80gb", "reserved-1y", user_folder=own)
+    usual = price_of("h100-sxm-80gb", "on-demand", user_folder=own)
     assert reserved is not None
     assert usual is not None
     assert reserved.value * 3600 == pytest.approx(2.5)
@@ -283,6 +283,6 @@ def test_a_contract_says_what_its_sellers_ask_on_demand(tmp_path: Path) -> None:
 def test_a_list_of_a_spreadsheet_is_read(tmp_path: Path) -> None:
     own = tmp_path / "own.csv"
     own.write_text("gpu,price\nh100,1.5\n", encoding="utf-8-sig")
-    price = price_of("h100-sxm-80gb", own=own)
+    price = price_of("h100-sxm-80gb", user_folder=own)
     assert price is not None
     assert price.value * 3600 == pytest.approx(1.5)

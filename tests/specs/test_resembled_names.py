@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.specs.quantization import resembled
+from planner.specs.quantization import nearest_model
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from planner.specs.quantization import resembled
     ],
 )
 def test_a_name_resembles_the_model_whose_every_word_it_has(name: str, model: str | None) -> None:
-    assert resembled(name) == model
+    assert nearest_model(name) == model

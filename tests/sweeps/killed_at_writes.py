@@ -24,7 +24,7 @@ import planner.sweeps.run as run_module
 from planner.launch.write import launch_of, save_launch
 from planner.show.views.rows import row_files
 from planner.sweeps import store
-from planner.sweeps.parts import Part, parts_of, run_part
+from planner.sweeps.parts import ScenarioBatch, parts_of, run_part
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Done, Run, run_sweep
@@ -87,9 +87,9 @@ def main(folder: Path) -> None:
     same = store.identity(plan)  # which takes longer than all writes
     store.identity = run_module.identity = lambda plan: same
     store.parts_of = partial(parts_of, size=1)
-    known: dict[Part, bytes] = {}
+    known: dict[ScenarioBatch, bytes] = {}
 
-    def run(plan: SweepPlan, parts: Iterable[Part]) -> Iterator[Done]:
+    def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         for part in parts:
             known[part] = known.get(part) or run_part(plan, part)
             yield part, known[part]

@@ -23,7 +23,7 @@ from planner.base.version import __version__
 from planner.errors import MissingDependencyError
 from planner.sweeps import dask_workers, store
 from planner.sweeps.dask_workers import ClusterError, on_dask
-from planner.sweeps.parts import Part
+from planner.sweeps.parts import ScenarioBatch
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import Done, Stopped, run_sweep
@@ -103,7 +103,7 @@ def test_what_a_killed_worker_had_is_done_by_another(
 def test_work_that_ends_its_workers_is_named(
     cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def deadly(task: Any, part: Part) -> bytes:
+    def deadly(task: Any, part: ScenarioBatch) -> bytes:
         os._exit(1)
 
     monkeypatch.setattr(dask_workers, "run_there", deadly)
@@ -115,7 +115,7 @@ def test_work_that_ends_its_workers_is_named(
 def test_a_fault_of_the_program_is_not_taken_for_one_of_the_cluster(
     cluster: Any, plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(task: Any, part: Part) -> bytes:
+    def faulty(task: Any, part: ScenarioBatch) -> bytes:
         raise OSError("of a part")
 
     monkeypatch.setattr(dask_workers, "run_there", faulty)
@@ -165,11 +165,11 @@ def test_few_parts_wait_on_the_cluster(
 ) -> None:
     monkeypatch.setattr(dask_workers, "_LEAST_WAITING", 1)
     monkeypatch.setattr(dask_workers, "_WAITING", 1)
-    given: list[Part] = []
+    given: list[ScenarioBatch] = []
 
-    def parts() -> Iterator[Part]:
+    def parts() -> Iterator[ScenarioBatch]:
         for number in range(40):
-            given.append(Part(number, number, number + 1))
+            given.append(ScenarioBatch(number, number, number + 1))
             yield given[-1]
 
     run = on_dask(cluster.scheduler_address)
@@ -217,7 +217,7 @@ def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
     mine = {**store.identity(plan), "program": "other"}
     task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
     with pytest.raises(ClusterError, match="came that has another program"):
-        dask_workers.run_there(task, Part(0, 0, 1))
+        dask_workers.run_there(task, ScenarioBatch(0, 0, 1))
 
 
 def test_without_workers_it_waits_and_says_so(

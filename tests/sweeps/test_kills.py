@@ -19,7 +19,7 @@ import pytest
 
 from planner.errors import OutputError
 from planner.sweeps import store
-from planner.sweeps.parts import Part, is_whole
+from planner.sweeps.parts import ScenarioBatch, is_whole
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.read import read_plan
 from planner.sweeps.run import on_cores, run_sweep
@@ -213,7 +213,7 @@ def test_a_damaged_part_is_run_again(
 
 
 def test_a_part_with_other_bytes_is_not_whole(tmp_path: Path) -> None:
-    path, part = tmp_path / "part.gz", Part(0, 0, 2)
+    path, part = tmp_path / "part.gz", ScenarioBatch(0, 0, 2)
     path.write_bytes(gzip.compress(b"{}\n" * 5, mtime=0))
     assert is_whole(path, part)
     content = bytearray(path.read_bytes())

@@ -14,20 +14,20 @@ from made import plan_of
 from rich.console import Console
 
 from planner.errors import SearchSpaceError
-from planner.optimize.result_columns import bad_case
+from planner.optimize.result_columns import pessimistic_value
 from planner.question.terms import terms_of
-from planner.show.terminal import write
+from planner.show.terminal import print_blocks
 from planner.sweeps.columns import (
     MEASURES,
     VALUE,
+    measure_values,
     measured,
-    measured_alike,
     measured_ends,
     only_column,
 )
 from planner.sweeps.read import make_sweep
 from planner.sweeps.run import run_sweep
-from planner.sweeps.show import Shown, shown_blocks
+from planner.sweeps.show import SweepQuery, shown_blocks
 from planner.sweeps.store import Sweep, front_across
 from planner.sweeps.summary import CHOSEN_BY
 from planner.workloads.registry import workload_names
@@ -77,7 +77,9 @@ def told(folder: Path, way: str, word: str, **more: Any) -> str:
     if "against" in asked:
         asked["against"] = folder
     out = io.StringIO()
-    write(Console(file=out, width=100), shown_blocks(Shown(folder=folder, **asked, **more)))
+    print_blocks(
+        Console(file=out, width=100), shown_blocks(SweepQuery(folder=folder, **asked, **more))
+    )
     return out.getvalue()
 
 
@@ -145,7 +147,7 @@ def test_every_work_has_its_cheapest_fastest_and_best_value(
 
     def bad(row: Mapping[str, Any], *columns: str) -> float:
         """What 9 of 10 runs like it stay below."""
-        return math.prod(bad_case(column, row, 1) for column in columns)
+        return math.prod(pessimistic_value(column, row, 1) for column in columns)
 
     for measure, columns in {"time": (time,), "cost": (cost,), "value": (cost, time)}.items():
         least = min(bad(row, *columns) for row in rows)
@@ -178,10 +180,10 @@ def test_more_of_a_rate_is_better(folders: dict[str, Path]) -> None:
 
 def test_times_of_unlike_work_are_weighed_in_one_unit() -> None:
     run, request = {"time_to_train_days": 0.5, "cost_usd": 3.0}, {"request_latency_s": 43_200.0}
-    assert measured_alike("time", run) == measured_alike("time", request) == 0.5
+    assert measure_values("time", run) == measure_values("time", request) == 0.5
     assert measured("time", request) == 43_200.0
-    assert measured_alike(VALUE, run) == 1.5
-    assert math.isnan(measured_alike(VALUE, request))
+    assert measure_values(VALUE, run) == 1.5
+    assert math.isnan(measure_values(VALUE, request))
     columns = ["time_to_train_days", "calendar_time_days", "request_latency_s"]
     assert only_column("time", columns) == "time"
     assert only_column("time", columns[:2]) == "calendar_time_days"

@@ -10,14 +10,14 @@ from made import plan_of, row_of
 
 import planner as planning
 from planner.errors import SearchSpaceError
-from planner.sweeps.screen import alike_lines, headlines, money_lines
-from planner.sweeps.summary import Group, summarize
+from planner.sweeps.screen import headlines, money_lines, price_difference_lines
+from planner.sweeps.summary import WorkloadGroup, summarize
 
 OWNED = {"contract": "owned", "price_date": "old: 2024", "price_offers": 1}
 PLAN = plan_of(gpu=["a100", "b200"], num_gpus=[8], contract=["on-demand", "owned"])
 
 
-def group_of(*rows: dict[str, Any]) -> Group:
+def group_of(*rows: dict[str, Any]) -> WorkloadGroup:
     (group,) = summarize(rows, PLAN).groups
     return group
 
@@ -82,7 +82,7 @@ def test_what_other_work_in_a_term_would_change_is_said() -> None:
 def test_contracts_are_set_against_what_the_same_sellers_ask_on_demand() -> None:
     terms = {"contract": "reserved-1y", "price_per_gpu_hour_usd": 3.0}
     group = group_of(row_of(0, "a100", 8, 9.0, 2.0, **terms, rent_per_gpu_hour_usd=4.0))
-    assert alike_lines(PLAN, [group]) == [
+    assert price_difference_lines(PLAN, [group]) == [
         "Against what the same sellers ask on demand: reserved-1y a100 -25 %"
     ]
 
@@ -93,7 +93,7 @@ def test_owned_prices_of_different_things_are_named_once() -> None:
         row_of(n, gpu, 8, 9.0, 2.0, **OWNED, price_basis=kind)
         for n, (gpu, kind) in enumerate(zip(("b200", "a100"), kinds, strict=True))
     ]
-    (line, _) = alike_lines(PLAN, [group_of(*rows)])
+    (line, _) = price_difference_lines(PLAN, [group_of(*rows)])
     assert "(rack of 72, estimate: b200; node of 8, trade price: a100)" in line
 
 

@@ -245,7 +245,7 @@ def test_two_sweeps_are_compared(tmp_path, planner):
     found = compare(Sweep(before), Sweep(after))
     assert (found.same, len(found.changes), found.won, found.lost) == (1, 8, 1, 1)
     assert {change.key for change in found.changes[:2]} == {("b200", 8), ("h100", 32)}
-    assert found.asked == {"total_tokens": (None, "1T")}
+    assert found.answer_changes == {"total_tokens": (None, "1T")}
     ran = planner("sweep", "show", after, "--against", before)
     assert "9 scenarios in both: 1 the same, 8 changed, 1 have a plan now" in ran.out
     assert "+50 %" in ran.out

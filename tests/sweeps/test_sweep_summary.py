@@ -11,7 +11,7 @@ from made import COUNTS, GPUS, plan_of, row_of, rows_of
 from rows import each
 
 from planner.confidence.intervals import chance_below, quantile
-from planner.confidence.ranking import Standing, tied
+from planner.confidence.ranking import RankedPlan, are_plans_tied
 from planner.sweeps.plan import work_questions
 from planner.sweeps.screen import overtaking_line, tie_lines, winner_lines
 from planner.sweeps.summary import reason_mark, summarize
@@ -123,7 +123,7 @@ def test_of_the_fastest_the_cheapest_is_named():
 
 
 def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
-    return Standing(value, value / spread, value * spread, value, (kin,), factor, time)
+    return RankedPlan(value, value / spread, value * spread, value, (kin,), factor, time)
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def found(value, *, spread=1.1, kin="a", factor=1.2, time=1.0):
         (found(1.0), found(1.1 ** math.sqrt(2) - 1e-6, kin="b"), True),  # independent errors
         (found(1.0), found(1.1 ** math.sqrt(2) + 1e-6, kin="b"), False),
         (found(1.0), found(1.0, kin="b"), True),
-        (found(1.0), Standing(1.0001, kin=("b",)), False),
+        (found(1.0), RankedPlan(1.0001, kin=("b",)), False),
     ],
 )
 def test_ties(one, other, is_tie):
-    assert tied(one, other) is tied(other, one) is is_tie
+    assert are_plans_tied(one, other) is are_plans_tied(other, one) is is_tie
 
 
 def test_ties_with_the_best_are_named_with_their_counts():
@@ -149,7 +149,7 @@ def test_ties_with_the_best_are_named_with_their_counts():
     best = group.spots[("a100",), 8].found["cost"]
     expected = {
         spot for spot, here in group.spots.items()
-        if spot != (("a100",), 8) and tied(best, here.found["cost"])
+        if spot != (("a100",), 8) and are_plans_tied(best, here.found["cost"])
     }  # fmt: skip
     assert set(group.ties("cost")) == expected
     assert tie_lines(group, "cost") == [
@@ -162,7 +162,12 @@ def test_other_work_is_another_group():
     rows = [row_of(n, "a100", 8, 1.0 + n, 1.0) for n in range(4)]
     summary = summarize(rows, plan)
     assert work_questions(plan.works[0]) == ("total_tokens", "time_to_train")
-    assert [group.asked["total_tokens"] for group in summary.groups] == ["1T", "1T", "2T", "2T"]
+    assert [group.shared_answers["total_tokens"] for group in summary.groups] == [
+        "1T",
+        "1T",
+        "2T",
+        "2T",
+    ]
     assert [group.best["cost"]["scenario"] for group in summary.groups] == [0, 1, 2, 3]
 
 

@@ -14,8 +14,8 @@ from served import OWN_HOST
 
 from planner.errors import SearchSpaceError
 from planner.ui import pool as pools
-from planner.ui.guard import Limits, Refused
-from planner.ui.pool import Answer, Kept, Pool, answer
+from planner.ui.guard import Limits, RequestRefused
+from planner.ui.pool import Answer, AnswerCache, Pool, answer
 from planner.ui.question import Question
 
 
@@ -23,18 +23,18 @@ def _question(number: int) -> Question:
     return Question(command="search", workload="train", fields={"model": str(number)})
 
 
-def _kept(**limits: int) -> Kept:
-    return Kept(Pool(Limits(workers=0, **limits)))
+def _kept(**limits: int) -> AnswerCache:
+    return AnswerCache(Pool(Limits(workers=0, **limits)))
 
 
-def _is_answered(kept: Kept, number: int, size: int) -> None:
+def _is_answered(kept: AnswerCache, number: int, size: int) -> None:
     """A question is asked and gets an answer of so many bytes, of its three parts."""
     job = kept.ask(_question(number), "a").job
     job.future.set_result(Answer(title="", object="o", content="c" * (size - 1)))
     kept.settle()
 
 
-def _has(kept: Kept, *numbers: int) -> list[bool]:
+def _has(kept: AnswerCache, *numbers: int) -> list[bool]:
     """Which questions have a kept answer, in an order that leaves the last asked for last."""
     return [kept.answer(_question(n)) is not None for n in numbers]
 
@@ -98,7 +98,7 @@ def test_two_hundred_faults_are_kept():
 
 def test_that_it_took_too_long_is_told_once():
     kept = _kept()
-    kept.ask(_question(1), "a").job.future.set_exception(Refused("too long", 504))
+    kept.ask(_question(1), "a").job.future.set_exception(RequestRefused("too long", 504))
     kept.settle()
     assert _has(kept, 1, 1) == [True, False]
 
@@ -133,7 +133,7 @@ def test_so_many_wait_and_the_next_is_refused_until_one_is_cancelled():
     pool = Pool(Limits(workers=0, waiting=3))
     jobs = [pool.submit(_question(n), "a") for n in range(3)]
     assert [pool.before(job) for job in jobs] == [0, 1, 2]
-    with pytest.raises(Refused, match="3 questions are waiting") as refused:
+    with pytest.raises(RequestRefused, match="3 questions are waiting") as refused:
         pool.submit(_question(3), "b")
     assert refused.value.status == 503
     jobs[1].cancel()
@@ -279,10 +279,10 @@ def _answer(question: Question, told: list[int] | None = None, **limits: int) ->
 
 def test_a_search_has_so_many_configurations(monkeypatch):
     monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
-    with pytest.raises(Refused, match="here a search has at most 1") as refused:
+    with pytest.raises(RequestRefused, match="here a search has at most 1") as refused:
         _answer(SMALL, rows=1)
     num = int(str(refused.value).split()[2].replace(",", ""))
-    with pytest.raises(Refused, match=f"That is {num:,} configurations") as refused:
+    with pytest.raises(RequestRefused, match=f"That is {num:,} configurations") as refused:
         _answer(SMALL, rows=num - 1)
     assert refused.value.status == 413
     with pytest.raises(_Searched):
@@ -303,11 +303,11 @@ def test_an_answer_has_so_many_bytes(monkeypatch):
     monkeypatch.setattr("planner.ui.commands.object_text", lambda _: whole.object)
     assert _answer(ONE, answer_bytes=whole.size).size == whole.size
     for most in (whole.size - 1, len(whole.object) - 1):
-        with pytest.raises(Refused, match="narrow the question") as refused:
+        with pytest.raises(RequestRefused, match="narrow the question") as refused:
             _answer(ONE, answer_bytes=most)
         assert refused.value.status == 413
     monkeypatch.setattr("planner.ui.commands.document_page", _too_late)
-    with pytest.raises(Refused):  # before a page is made of it
+    with pytest.raises(RequestRefused):  # before a page is made of it
         _answer(ONE, answer_bytes=len(whole.object) - 1)
 
 
@@ -334,5 +334,5 @@ def test_as_many_are_worked_on_as_there_are_workers():
         assert len(pool._threads) == 3
     finally:
         pool.close()
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         pool.submit(_question(1), "a")

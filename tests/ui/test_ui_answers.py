@@ -15,7 +15,7 @@ import pytest
 from planner.errors import InfeasibleError, LaunchError, PlannerError, SearchSpaceError, SpecError
 from planner.optimize.exhaustive import StopSearch
 from planner.ui.form import FIRST, groups_of, sliders_of
-from planner.ui.guard import Limits, Refused
+from planner.ui.guard import Limits, RequestRefused
 from planner.ui.pool import Uploads, answer, file_of
 from planner.ui.question import COMMANDS, Question, fixes_of
 
@@ -228,15 +228,15 @@ def test_what_was_found_when_the_time_ends_is_kept():
     found = _answer("search", whole, tell=_until(20_000))
     assert "configurations" in _sentences(found)[0]
     assert json.loads(found.object)["manifest"]["interrupted"]
-    with pytest.raises(Refused, match="more than 60 s"):
+    with pytest.raises(RequestRefused, match="more than 60 s"):
         _answer("sweep", "model=llama-65b&gpu=a100&num_gpus=1,2", tell=_until(1))
     for command, fields in (("size", sizes), ("sweep", many)):
-        with pytest.raises(Refused, match="more than 60 s"):
+        with pytest.raises(RequestRefused, match="more than 60 s"):
             _answer(command, fields, tell=_until(0))
 
 
 def test_a_sweep_has_so_many_scenarios():
-    with pytest.raises(Refused, match="That is 4 scenarios; here a sweep has at most 3"):
+    with pytest.raises(RequestRefused, match="That is 4 scenarios; here a sweep has at most 3"):
         answer(_of("sweep", ASKED["sweep"]), None, Limits(scenarios=3), lambda *_: None)
 
 

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from sample_runs import row, run_of, runs_of
 
-from planner.show.terminal import write
+from planner.show.terminal import print_blocks
 from planner.show.views.validation import reasons_blocks
 from planner.validation.compare import (
     STEP_TIME,
@@ -102,8 +102,8 @@ def test_errors_of_memory_and_verdicts():
     )
     assert errors(rows, TRAINING_MEMORY, "source")[0].mape == pytest.approx(1.0)
     verdicts = memory_verdicts(rows)
-    assert (verdicts.ran_out, verdicts.said_to_fit) == (2, 1)
-    assert (verdicts.ran, verdicts.said_to_run_out) == (2, 1)
+    assert (verdicts.ran_out, verdicts.predicted_fit) == (2, 1)
+    assert (verdicts.ran, verdicts.predicted_out_of_memory) == (2, 1)
 
 
 def test_the_interval_of_a_rate_is_that_of_its_time_turned_over(library):
@@ -146,5 +146,5 @@ def test_speeds_that_are_noise_by_their_sources_word_count_for_memory_alone(caps
     (memory,) = errors(rows, TRAINING_MEMORY, "source")
     assert (memory.rows, memory.mape) == (1, pytest.approx(0.2))
     assert memory_verdicts(rows).ran_out == 1
-    write(Console(), reasons_blocks(rows))
+    print_blocks(Console(), reasons_blocks(rows))
     assert "2 rows are noisy according to the source" in capsys.readouterr().out

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from residuals import Residual, residuals, shares_within
 
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 
 
 @pytest.fixture(scope="module")
-def found(shipped_tables: Sequence[Sequence[Row]]) -> list[Residual]:
+def found(shipped_tables: Sequence[Sequence[ComparedRun]]) -> list[Residual]:
     training, *others = shipped_tables
     return [*residuals(training), *residuals([row for rows in others for row in rows])]
 

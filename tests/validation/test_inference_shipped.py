@@ -119,8 +119,8 @@ def test_intervals_hold_runs_they_were_not_made_of(tables):
 
 def test_verdicts_on_memory(tables):
     verdicts = memory_verdicts(tables[STATIC])
-    assert verdicts.said_to_fit <= 0.05 * verdicts.ran_out
-    assert verdicts.said_to_run_out <= 0.01 * verdicts.ran
+    assert verdicts.predicted_fit <= 0.05 * verdicts.ran_out
+    assert verdicts.predicted_out_of_memory <= 0.01 * verdicts.ran
 
 
 def test_every_shipped_run_has_a_citation_and_a_measurement(tables):

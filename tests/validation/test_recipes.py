@@ -19,7 +19,7 @@ from make_recipes import (
 )
 
 from planner import Request
-from planner.configurations.enumerate import checked
+from planner.configurations.enumerate import coded_values
 from planner.workloads.plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
@@ -48,7 +48,7 @@ def test_default_spaces_contain_their_values() -> None:
         asked = Request(**question_of(recipe), precision=layout["precision"])
         (source,) = make_plan(asked).problem.sources
         for name, value in layout.items():
-            (code,) = checked(name, [value])
+            (code,) = coded_values(name, [value])
             assert code in source.mesh.values(name), (recipe["recipe"], name, value)
 
 

@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from planner.show.views.rl_details import TOLD_APART
+from planner.show.views.rl_details import ASYNC_ACCURACY_NOTE
 from planner.validation.compare import (
     RL_PHASES,
     RL_STEP,
@@ -67,7 +67,7 @@ def test_what_ran_is_said_to_fit(rows):
     """No source tells a run out of memory that is predicted: those of engines' shares are not."""
     verdicts = memory_verdicts(rows)
     assert verdicts.ran >= 75
-    assert verdicts.said_to_run_out <= 1
+    assert verdicts.predicted_out_of_memory <= 1
     assert verdicts.ran_out >= 4
 
 
@@ -105,7 +105,7 @@ def test_async_over_colocated_is_told_better_than_by_two_constants(rows):
     assert len(found) >= 20
     off = np.abs(np.log(found[:, 1] / found[:, 0]))
     assert np.mean(off) < 0.15
-    assert f"predicted to {np.mean(off):.0%} of".replace("%", " %") in TOLD_APART
+    assert f"predicted to {np.mean(off):.0%} of".replace("%", " %") in ASYNC_ACCURACY_NOTE
 
 
 def test_a_template_is_filled_in(planner, tmp_path):

@@ -138,5 +138,5 @@ def test_intervals_are_made_again_from_the_runs(rows):
 
 def test_verdicts_on_memory(rows):
     verdicts = memory_verdicts(rows)
-    assert verdicts.said_to_fit <= 0.05 * verdicts.ran_out
-    assert verdicts.said_to_run_out <= 0.05 * verdicts.ran
+    assert verdicts.predicted_fit <= 0.05 * verdicts.ran_out
+    assert verdicts.predicted_out_of_memory <= 0.05 * verdicts.ran

@@ -14,7 +14,7 @@ from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
 from planner.question.terms import glossary
 from planner.workloads.given import make_request
-from planner.workloads.plan import answered, make_plan
+from planner.workloads.plan import make_plan, with_assumption_notes
 
 SMALL: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,
@@ -37,7 +37,10 @@ def test_without_limits_those_of_the_table_hold() -> None:
     found = exhaustive_search(plan.problem)
     assert bounds(found) == DEFAULTS
     assert max(found.table["time_per_output_token_s"]) <= 0.05
-    assert answered(plan, found).defaults["time_per_output_token"] == "at most 50 ms (default)"
+    assert (
+        with_assumption_notes(plan, found).defaults["time_per_output_token"]
+        == "at most 50 ms (default)"
+    )
     free = exhaustive_search(without_assumed(plan.problem))
     assert max(free.table["time_per_output_token_s"]) > 0.05
 
@@ -74,7 +77,7 @@ def test_a_static_batch_ends_when_a_served_answer_would(
     found = exhaustive_search(plan.problem)
     assert bounds(found) == {"request_latency": pytest.approx(bound)}
     assert max(found.table["request_latency_s"]) <= bound
-    assert "(default)" in answered(plan, found).defaults["request_latency"]
+    assert "(default)" in with_assumption_notes(plan, found).defaults["request_latency"]
     free = exhaustive_search(without_assumed(plan.problem))
     assert max(free.table["request_latency_s"]) > bound
 
@@ -92,7 +95,7 @@ def test_a_batch_that_cannot_end_in_time_has_a_wider_limit() -> None:
     found = exhaustive_search(plan.problem)
     assert found.configurations_feasible
     assert bounds(found)["request_latency"] > 2.75
-    assert "relaxed from 2.75 s" in answered(plan, found).defaults["request_latency"]
+    assert "relaxed from 2.75 s" in with_assumption_notes(plan, found).defaults["request_latency"]
 
 
 def test_a_sweep_of_batches_assumes_the_same(planner: Any, tmp_path: Path) -> None:
@@ -120,7 +123,7 @@ def test_where_nothing_keeps_them_they_are_widened_and_that_is_told(
     plan = make_plan(Request(**{**LONG, "input_tokens": input_tokens}))
     found = exhaustive_search(plan.problem)
     assert bounds(found)["time_to_first_token"] == bound
-    told = answered(plan, found)
+    told = with_assumption_notes(plan, found)
     assert "relaxed from 2.00 s" in told.defaults["time_to_first_token"]
     assert bounds(told) == bounds(found)
     assert max(found.table["time_to_first_token_s"]) <= bound

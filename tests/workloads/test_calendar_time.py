@@ -22,7 +22,7 @@ from planner.estimators.training.cost import (
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
-from planner.specs.site import NO_CAMPAIGN, Site
+from planner.specs.site import NO_CAMPAIGN, OperatingTerms
 from planner.workloads.given import make_request
 from planner.workloads.plan import make_plan
 
@@ -140,7 +140,7 @@ def test_checkpoints_of_a_given_interval_do_not_overlap(given, longest):
     saving = replace(
         spec.checkpoints, bandwidth_per_node=bandwidth, total_bandwidth=None, interval=given
     )
-    site = Site(reliability=replace(spec, checkpoints=saving))
+    site = OperatingTerms(reliability=replace(spec, checkpoints=saving))
     found = goodput(one.setting, site, np.array([2048.0]))
     assert found.checkpoint_time == pytest.approx(1000)
     assert found.blocking_time == pytest.approx(280)
@@ -187,7 +187,7 @@ def test_of_fine_tuning_nobody_published_campaigns(more):
 
 
 def test_goodput_is_finite_for_a_million_gpus_that_fail_often():
-    with_failures = Site(reliability=Catalogue().load_reliability("published").spec)
+    with_failures = OperatingTerms(reliability=Catalogue().load_reliability("published").spec)
     counts = 10.0 ** np.arange(10)
     found = goodput(source().setting, with_failures, counts)
     assert np.all(np.isfinite(found.ratio))
@@ -196,13 +196,13 @@ def test_goodput_is_finite_for_a_million_gpus_that_fail_often():
 
 
 def test_the_lost_shares_add_up():
-    site = Site(reliability=Catalogue().load_reliability("published").spec)
+    site = OperatingTerms(reliability=Catalogue().load_reliability("published").spec)
     found = goodput(source().setting, site, np.array([8.0, 2048.0, 131_072.0, 1e9]))
     lost = found.lost()
     assert tuple(lost) == LOSSES
     assert sum(lost.values()) == pytest.approx(1 - found.ratio, rel=1e-9)
     assert all(np.all(share >= 0) for share in lost.values())
-    nothing = goodput(source().setting, Site(), np.array([8.0]))
+    nothing = goodput(source().setting, OperatingTerms(), np.array([8.0]))
     assert sum(nothing.lost().values()) == 0
 
 

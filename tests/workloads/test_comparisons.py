@@ -13,7 +13,7 @@ from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
 from planner.optimize.result_columns import full_columns
 from planner.question.request import Request
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import make_plan
 
 GPUS = ("h100-sxm-80gb", "a100-sxm-80gb")
@@ -84,7 +84,7 @@ def test_a_search_takes_the_best_number_of_drafted_tokens() -> None:
         assert rates[number] == pytest.approx(alone["output_tokens_per_s"])
     best = found.recommended.row
     assert best["draft_tokens"] == max(rates, key=lambda number: rates[number]) > 0
-    answers = PinnedPlan.of(found.plan, best).answers
+    answers = SavedPlan.of(found.plan, best).answers
     assert answers["draft_tokens"] == best["draft_tokens"]
 
 

@@ -16,13 +16,13 @@ import pytest
 
 import planner
 from planner.base.arrays import CodeArray, FloatArray
-from planner.configurations.enumerate import OpenMesh, checked, factor, listed
+from planner.configurations.enumerate import OpenMesh, as_values, coded_values, single_axis
 from planner.configurations.table import (
     ConfigurationTable,
     Rule,
     first_broken,
     indivisible,
-    predicted,
+    prediction_rule,
 )
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
@@ -35,17 +35,17 @@ from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.workloads import registry
 from planner.workloads.base import (
-    Question,
-    Scene,
-    Wording,
+    HardwareScenario,
+    ResultWording,
     Workload,
+    WorkloadQuestion,
     counts,
+    evaluate_single,
     floats,
-    judged_once,
+    format_parameter_column,
     repeated,
-    worded,
 )
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.place import gpu_counts
 
 NAME = "score"
@@ -99,8 +99,8 @@ RULES = (
         description="tensor_parallel must divide the number of GPUs",
         violated=lambda c, _: indivisible(c.num_gpus, c.tensor_parallel),
     ),
-    predicted("host", "the host is full"),
-    predicted("full", "the GPU is full"),
+    prediction_rule("host", "the host is full"),
+    prediction_rule("full", "the GPU is full"),
 )
 
 
@@ -180,7 +180,10 @@ class Scores(Candidates):
         return {
             **repeated(source.named, shape),
             "num_gpus": counts(c.num_gpus, shape),
-            **{name: worded(name, getattr(c, name), shape) for name in c.names()[1:]},
+            **{
+                name: format_parameter_column(name, getattr(c, name), shape)
+                for name in c.names()[1:]
+            },
             "request_latency_s": floats(self.time, shape),
             "requests_per_s": floats(self.throughput, shape),
             "peak_memory_gib": floats(self.need / 2**30, shape),
@@ -190,8 +193,8 @@ class Scores(Candidates):
         }
 
 
-def ask(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
-    return Question(
+def ask(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
+    return WorkloadQuestion(
         request=request,
         model=catalogue.load_model(request.model),
         work=Texts(input_tokens=request.input_tokens or 512),
@@ -200,7 +203,7 @@ def ask(request: Request, catalogue: Catalogue, notes: Notes) -> Question:
     )
 
 
-def sources(scene: Scene) -> list[Source]:
+def sources(scene: HardwareScenario) -> list[Source]:
     question = scene.question
     said = {"tensor_parallel": 1, "micro_batch_size": 1}
     said |= {**scene.space.parameters, **question.request.settings}
@@ -216,7 +219,10 @@ def sources(scene: Scene) -> list[Source]:
             ),
             mesh=OpenMesh(
                 kind=kind,
-                axes=[[factor(kind, name, checked(name, listed(said[name], {})))] for name in said],
+                axes=[
+                    [single_axis(kind, name, coded_values(name, as_values(said[name], {})))]
+                    for name in said
+                ],
             ),
             counts=question.counts,
         )
@@ -232,10 +238,10 @@ SCORE = Workload(
     objectives=lambda _: ("throughput", "request_latency"),
     ideal=lambda profile: profile,
     settled=lambda source: {"gpu": source.gpu, "engine": source.profile},
-    once=judged_once,
-    wording=Wording(
+    once=evaluate_single,
+    wording=ResultWording(
         noun="way",
-        asked=lambda setting: [f"Texts of {setting.workload.input_tokens} tokens"],
+        question_lines=lambda setting: [f"Texts of {setting.workload.input_tokens} tokens"],
         in_short=lambda row: f"tp{row['tensor_parallel']}",
         blamed=lambda *_: "",
         results=lambda _: ("requests_per_s", "request_latency_s"),

@@ -14,10 +14,10 @@ from planner.optimize.source import first_row
 from planner.show.views.search import assumed_line
 from planner.specs.catalogue import find
 from planner.specs.price import price_of
-from planner.specs.site import Site
+from planner.specs.site import OperatingTerms
 from planner.workloads.given import make_request
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated, make_plan, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
 
 H100, B200, H800 = "h100-sxm-80gb", "b200-sxm-180gb", "h800-sxm-80gb"
 QUESTION = {"model": "llama-7b", "num_gpus": 8, "space": "small"}
@@ -27,8 +27,8 @@ def plan(**more: Any) -> Plan:
     return make_plan(make_request({**QUESTION, "gpu": "h100", **more}))
 
 
-def site(**more: Any) -> Site:
-    found: Site = plan(**more).problem.sources[0].site  # type: ignore[attr-defined]
+def site(**more: Any) -> OperatingTerms:
+    found: OperatingTerms = plan(**more).problem.sources[0].site  # type: ignore[attr-defined]
     return found
 
 
@@ -37,7 +37,7 @@ def hourly(**more: Any) -> float:
 
 
 def row_of_one(one: Plan) -> dict[str, Any]:
-    return dict(first_row(evaluated(one).table()))
+    return dict(first_row(evaluate(one).table()))
 
 
 def written(folder: Path, text: str) -> str:
@@ -276,14 +276,14 @@ def test_a_plan_file_reads_back_to_the_same_price(
     often = published.replace("value = 50700", "value = 30000").replace('"published"', '"mine"')
     Path("mine.toml").write_text(often, encoding="utf-8")
     asked = make_request({"model": "llama-7b", "num_gpus": 8, "gpu": "h100", **more})
-    first = one_configuration(asked)
+    first = make_single_plan(asked)
     row = row_of_one(first)
     path = tmp_path / "plan.toml"
-    path.write_text(PinnedPlan.of(first, row).to_toml(), encoding="utf-8")
+    path.write_text(SavedPlan.of(first, row).to_toml(), encoding="utf-8")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    again = one_configuration(PinnedPlan.read(path).request())
+    again = make_single_plan(SavedPlan.read(path).request())
     assert repr(row_of_one(again)) == repr(row)
     assert row["cost_usd"] > 0
 

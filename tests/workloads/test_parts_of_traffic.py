@@ -13,7 +13,7 @@ from planner.errors import SearchSpaceError, SpecError
 from planner.workloads.given import make_request, read_request
 from planner.workloads.measured_arrivals import measured_arrivals
 from planner.workloads.traffic import (
-    Range,
+    LengthRange,
     arrivals_of,
     prompts_of,
     read_range,
@@ -47,7 +47,7 @@ def test_the_parts_of_shipped_lengths_add_up_to_the_whole(name: str) -> None:
     prompts = prompts_of(request)
     ends = prompts.quantiles([0.3, 0.7])
     assert ends[0] < ends[1]
-    parts = [prompts.within(Range(above=low, most=high)) for low, high in
+    parts = [prompts.within(LengthRange(above=low, most=high)) for low, high in
              zip([0, *ends], [*ends, np.inf], strict=True)]  # fmt: skip
     shares = np.array([share for share, _ in parts])
     means = np.array([lengths["input_tokens"] for _, lengths in parts])
@@ -62,7 +62,7 @@ def test_the_parts_of_shipped_lengths_add_up_to_the_whole(name: str) -> None:
 def test_a_part_of_lognormal_prompts_has_its_partial_moments() -> None:
     """E[X; X <= t] = m Phi(z - s), of the logarithm's deviation s."""
     request = make_request({**SERVE, "num_gpus": 1, "input_tokens": 2000, "input_variation": 1.5})
-    share, lengths = prompts_of(request).within(Range(most=1500))
+    share, lengths = prompts_of(request).within(LengthRange(most=1500))
     deviation = np.sqrt(np.log1p(1.5**2))
     score = (np.log(1500 / 2000) + deviation**2 / 2) / deviation
     normal = NormalDist()

@@ -13,7 +13,7 @@ from planner.show.views.sizes import note_lines
 from planner.show.views.sure import other_formats
 from planner.ui.pages.table import facts_section
 from planner.workloads.given import make_request
-from planner.workloads.plan import Plan, make_plan, one_configuration
+from planner.workloads.plan import Plan, make_plan, make_single_plan
 
 
 def plan(**request: Any) -> Plan:
@@ -56,7 +56,7 @@ def test_one_configuration_tells_what_16_bit_would_cost() -> None:
     asked = {"model": "deepseek-v3", "gpu": "h200", "num_gpus": 2048, "framework": "nemo"}
     layout = {"pipeline_parallel": 16, "expert_parallel": 16, "zero_stage": 1}
     request = make_request({**asked, "settings": {**layout, "recompute": "full"}})
-    assert precisions(one_configuration(request)) == ["fp8"]
+    assert precisions(make_single_plan(request)) == ["fp8"]
     found = {fact.name: fact for fact in planner.estimate(base=request).open_facts}
     assert found["precision"].assumed == "fp8"
 

@@ -10,7 +10,7 @@ import pytest
 from planner.estimators.inference.memory import serving_memory
 from planner.optimize.source import first_row
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, make_plan, one_configuration
+from planner.workloads.plan import evaluate, make_plan, make_single_plan
 
 
 @pytest.mark.parametrize("asked", [11, 12, 64, 500, 5000])
@@ -26,7 +26,7 @@ def test_as_many_are_held_as_have_room_and_no_more(asked: int) -> None:
         mode="aggregated",
         settings={"tensor_parallel": 2, "concurrency": asked},
     )
-    found = evaluated(one_configuration(request))
+    found = evaluate(make_single_plan(request))
     held = found.candidates.held
     assert found.candidates.waits
     assert not found.rejected_by
@@ -83,7 +83,7 @@ def pools(concurrency: int | None, **asked: object) -> Request:
 
 
 def test_requests_of_pools_wait_for_room_as_those_of_replicas_do() -> None:
-    found = evaluated(one_configuration(pools(2000)))
+    found = evaluate(make_single_plan(pools(2000)))
     held = found.candidates.held
     (room,) = np.ravel(held.concurrency)
     assert found.candidates.waits
@@ -110,8 +110,8 @@ def test_requests_of_pools_wait_for_room_as_those_of_replicas_do() -> None:
 
 def test_a_burst_on_pools_waits_for_places_too() -> None:
     """As many rounds of the places as 2,000 requests take, whether they are asked for or not."""
-    asked = evaluated(one_configuration(pools(2000), 2000), 2000)
-    chosen = evaluated(one_configuration(pools(None), 2000), 2000)
+    asked = evaluate(make_single_plan(pools(2000), 2000), 2000)
+    chosen = evaluate(make_single_plan(pools(None), 2000), 2000)
     assert not asked.rejected_by
     rounds = np.ceil(2000 / asked.detail.in_a_wave)
     answer = asked.detail.makespan - asked.detail.first_within(1.0)

@@ -16,7 +16,7 @@ from planner.question.terms import terms_of
 from planner.show.views.plots.parts import part_bars
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.table import breakdowns
-from planner.workloads.open_facts import Notes
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.plan import make_plan
 from planner.workloads.rl import RL, ask_rl, layout, plan_words
 from planner.workloads.rl_runs import RlRuns
@@ -205,7 +205,7 @@ def test_a_layout_says_its_staleness_once(settings, framework, short, long):
 def test_the_longest_answer_that_fits_is_told():
     settings = {"recompute": "full"}
     found = planner.max_length(**ASKED, settings=settings)
-    assert (found.name, found.own) == ("output_cap", 4096)
+    assert (found.name, found.current) == ("output_cap", 4096)
     for cap, fits in ((found.largest, True), (found.largest + 1, False)):
         again = planner.estimate(**{**ASKED, "output_cap": cap}, settings=settings)
         assert (again.rejected_by == "") is fits
@@ -433,7 +433,7 @@ def test_frameworks_without_adapters_or_a_critic_are_no_choice():
         ({"adapter": "lora", "critic": True}, ["verl"]),
     ):
         request = planner.Request(**ASKED, **more)
-        question = ask_rl(request, catalogue, Notes(catalogue=catalogue))
+        question = ask_rl(request, catalogue, PlanNotes(catalogue=catalogue))
         assert [each.name for each in frameworks if RL.suits(question, each)] == suited
 
 

@@ -12,8 +12,8 @@ from planner.launch.read import read_launch
 from planner.optimize.source import first_row
 from planner.show.views.search import estimate_command
 from planner.workloads.given import make_request
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 
 def row(**request: Any) -> dict[str, Any]:
@@ -28,10 +28,10 @@ def row(**request: Any) -> dict[str, Any]:
         "settings": {"zero_stage": 3, "recompute": "full"},
         **request,
     }
-    plan = one_configuration(make_request(asked))
+    plan = make_single_plan(make_request(asked))
     tokens = plan.problem.setting.workload.total_tokens
     told = {"total_tokens": tokens, "assumed": plan.defaults.get("total_tokens", "")}
-    return {**first_row(evaluated(plan).table()), **told}
+    return {**first_row(evaluate(plan).table()), **told}
 
 
 def test_samples_and_epochs_say_the_tokens() -> None:
@@ -96,9 +96,9 @@ def test_a_plan_keeps_its_samples() -> None:
     result = planner.search(**asked, num_samples=1000, epochs=2, mean_sample_length=300)
     assert result.recommended is not None
     best = result.recommended.row
-    plan = one_configuration(PinnedPlan.of(result.plan, best).request())
+    plan = make_single_plan(SavedPlan.of(result.plan, best).request())
     assert plan.problem.setting.workload.total_tokens == 600_000
-    assert first_row(evaluated(plan).table())["cost_usd"] == best["cost_usd"]
+    assert first_row(evaluate(plan).table())["cost_usd"] == best["cost_usd"]
 
 
 _FACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\ncutoff_len: 2048\nper_device_train_batch_size: 1\n"

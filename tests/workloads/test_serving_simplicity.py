@@ -16,7 +16,7 @@ from planner.base.enums import (
 from planner.configurations.table import PoolConfigurations, ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
-from planner.optimize.pareto import Simplest
+from planner.optimize.pareto import ComplexityTieBreaker
 from planner.question.request import Request
 from planner.workloads.plan import make_plan
 from planner.workloads.pools import PoolSource
@@ -184,13 +184,13 @@ def test_modes_are_joined_in_whatever_order() -> None:
     found = planner.search(**{**SERVE, "model": "deepseek-v3", "gpu": "h200"})
     kept = [group.collector.simplest for group in found.groups]
     for several in (kept, kept[::-1]):
-        together = Simplest.joined(several)
+        together = ComplexityTieBreaker.joined(several)
         assert together.best is not None
         assert together.best.source.mode == "disaggregated"
         assert (near := together.choice(1.3)) is not None
         assert near.source.mode == "aggregated"
         assert together.choice(1.0) is together.best
-    assert Simplest.joined([]).best is None
+    assert ComplexityTieBreaker.joined([]).best is None
 
 
 def test_layouts_of_dense_models_are_told_apart_sooner_than_those_of_experts() -> None:

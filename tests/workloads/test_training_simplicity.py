@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner import Request, search
-from planner.workloads.plan import make_plan, one_configuration
+from planner.workloads.plan import make_plan, make_single_plan
 from planner.workloads.training_runs import complexity
 
 PLAIN = {"tensor_parallel": 2, "sequence_parallel": True, "recompute": "none"}
@@ -33,7 +33,7 @@ UNUSUAL: list[tuple[str, dict[str, Any]]] = [
 def _complexity(changes: dict[str, Any], full: bool = False, **request: Any) -> int:
     settings = {**PLAIN, "expert_parallel": 8, "zero_stage": 1, **changes}
     asked = {"model": "qwen3-235b-a22b", "gpu": "h100-sxm-80gb", "framework": "megatron-bridge"}
-    plan = one_configuration(
+    plan = make_single_plan(
         Request(
             sequence_length=8192,
             settings=settings,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.configurations.table import brief
+from planner.configurations.table import format_layout
 from planner.question.terms import terms_of
 
 
@@ -14,6 +14,6 @@ def test_a_schedule_is_told_where_chunks_do_not_say_it(schedule: str, told: bool
     plain = {name: term.plain for name, term in terms_of("train", "parameter").items()}
     layout = {"tensor_parallel": 8, "pipeline_parallel": 4, "virtual_pipeline": 2}
     sizes = {"data_parallel": 2, "micro_batch_size": 1, "zero_stage": 1}
-    words = brief({**plain, **layout, **sizes, "pipeline_schedule": schedule})
+    words = format_layout({**plain, **layout, **sizes, "pipeline_schedule": schedule})
     assert (schedule in words) is told
     assert "vp2" in words

@@ -7,28 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
 
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import Confidence
 from planner.decide.explaining.steps import ExplainedStep, explained_steps
-from planner.decide.explaining.what_if import broken, change
-from planner.decide.open_facts import MovingFact, moving_facts
-from planner.optimize.collector import known_value
+from planner.decide.explaining.what_if import rejection_reason, relative_change
+from planner.decide.open_facts import SensitiveAssumption, sensitive_assumptions
+from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import FOLLOWING, intervals
 from planner.optimize.source import first_row
 from planner.question.inputs import full_name
 from planner.question.request import Request
 from planner.question.terms import term_of_column, terms_about, terms_of
 from planner.workloads.base import Evaluation
-from planner.workloads.given import Said, make_request
-from planner.workloads.pinned import PinnedPlan
+from planner.workloads.given import OptionNamer, make_request
+from planner.workloads.pinned import SavedPlan
 from planner.workloads.plan import Plan
 
 _FIELDS = {field.name for field in fields(Request)}
 _NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
 
 
-def changed_request(base: Request, changes: Mapping[str, object], said: Said = str) -> Request:
+def replace_answers(
+    base: Request, changes: Mapping[str, object], option_name: OptionNamer = str
+) -> Request:
     """A request with other answers and settings, by their names or short names.
 
     Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
@@ -42,51 +44,51 @@ def changed_request(base: Request, changes: Mapping[str, object], said: Said = s
         (answers if is_question else settings)[name] = value
     if settings:
         answers["settings"] = settings
-    return make_request(answers, base=base, said=said)
+    return make_request(answers, base=base, option_name=option_name)
 
 
 _MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
 
 
 @record(kw_only=True)
-class Seen:
+class PredictedPlan:
     """One of the plans of a comparison; each attribute is computed at its first use and cached.
 
     Parameters
     ----------
     plan : plan of the question
-    found : judged configuration
+    evaluation : judged configuration
     name : name in the comparison
     """
 
     plan: Plan
-    found: Evaluation
+    evaluation: Evaluation
     name: str = ""
 
     @cached_property
     def row(self) -> Row:
         """Result columns of the plan."""
-        return first_row(self.found.table())
+        return first_row(self.evaluation.table())
 
     @cached_property
     def steps(self) -> dict[str, ExplainedStep]:
         """Steps of the plan by kind; predicts the plan again."""
-        return {step.name: step for step in explained_steps(self.plan, self.found)}
+        return {step.name: step for step in explained_steps(self.plan, self.evaluation)}
 
     @property
     def reason(self) -> str:
         """Rule that the plan breaks, in words; empty: none."""
-        return broken(self.plan, self.found) if self.found.rejected_by else ""
+        return rejection_reason(self.plan, self.evaluation) if self.evaluation.rejected_by else ""
 
     @property
     def sure(self) -> Confidence | None:
         """90 % intervals of the predictions; None: unknown."""
-        return self.found.source.confidence(number(self.row["num_gpus"]))
+        return self.evaluation.source.confidence(number_or_nan(self.row["num_gpus"]))
 
     @cached_property
-    def facts(self) -> list[MovingFact]:
+    def facts(self) -> list[SensitiveAssumption]:
         """Assumptions that change the predictions of the plan."""
-        return moving_facts(self.plan, self.found.candidates)
+        return sensitive_assumptions(self.plan, self.evaluation.candidates)
 
     @cached_property
     def ends(self) -> dict[str, tuple[float, float]]:
@@ -97,55 +99,55 @@ class Seen:
     def memory(self) -> dict[str, float]:
         """Memory of the fullest GPU by part [GiB]."""
         return {
-            name.removeprefix(_MEMORY).removesuffix(_UNIT): number(amount)
+            name.removeprefix(_MEMORY).removesuffix(_UNIT): number_or_nan(amount)
             for name, amount in self.row.items()
             if name.startswith(_MEMORY) and name.endswith(_UNIT) and name != _HEADROOM
         }
 
     @cached_property
-    def asked(self) -> dict[str, Value]:
+    def answers_and_parameters(self) -> dict[str, Value]:
         """Every answer and parameter of the plan."""
-        pinned = PinnedPlan.of(self.plan, self.row)
+        pinned = SavedPlan.of(self.plan, self.row)
         named = {name: self.row[name] for name in pinned.answers if name in self.row}
         questions = terms_of(self.plan.workload.name, "question")
         settled = {
             name: value
-            for name, value in self.found.source.asked.items()
+            for name, value in self.evaluation.source.question_columns.items()
             if name in questions and value != ""
         }
         return {**pinned.answers, **settled, **named, **pinned.parameters}
 
 
 @record(kw_only=True)
-class Term:
+class PartDifference:
     """A part of the time [s], of the memory [GiB] or a result column of two plans.
 
     Parameters
     ----------
     name : name of the part or column
-    one : value of the first plan
+    first : value of the first plan
     other : value of the second plan
     ends : 90 % interval of each value; None: unknown
     """
 
     name: str
-    one: float
+    first: float
     other: float
     ends: tuple[tuple[float, float] | None, tuple[float, float] | None] = (None, None)
 
     @property
     def gain(self) -> float:
         """Value of the second plan less that of the first [s, GiB or unit of the column]."""
-        return self.other - self.one
+        return self.other - self.first
 
     def to_dict(self) -> dict[str, object]:
         """The term as a dictionary for JSON."""
-        intervals = [None if ends is None else [*map(known_value, ends)] for ends in self.ends]
+        intervals = [None if ends is None else [*map(value_or_none, ends)] for ends in self.ends]
         return {
             "name": self.name,
-            "one": known_value(self.one),
-            "other": known_value(self.other),
-            "change": change(self.other, self.one),
+            "one": value_or_none(self.first),
+            "other": value_or_none(self.other),
+            "change": relative_change(self.other, self.first),
             "intervals": intervals,
         }
 
@@ -156,67 +158,77 @@ class Difference:
 
     Parameters
     ----------
-    one : first plan
+    first : first plan
     other : second plan (``against``)
     """
 
-    one: Seen
-    other: Seen
+    first: PredictedPlan
+    other: PredictedPlan
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, Value]]:
         """Settings and answers that differ, as values of the first and the second plan."""
-        names = dict.fromkeys((*self.one.asked, *self.other.asked))
-        both = {name: (self.one.asked.get(name), self.other.asked.get(name)) for name in names}
+        names = dict.fromkeys(
+            (*self.first.answers_and_parameters, *self.other.answers_and_parameters)
+        )
+        both = {
+            name: (
+                self.first.answers_and_parameters.get(name),
+                self.other.answers_and_parameters.get(name),
+            )
+            for name in names
+        }
         return {name: values for name, values in both.items() if values[0] != values[1]}
 
     @cached_property
-    def results(self) -> list[Term]:
+    def results(self) -> list[PartDifference]:
         """Main result columns of both plans."""
-        wording = self.one.plan.workload.wording
-        names = [*wording.told, "peak_memory_gib", _HEADROOM]
-        ends = self.one.ends, self.other.ends
+        wording = self.first.plan.workload.wording
+        names = [*wording.shown_columns, "peak_memory_gib", _HEADROOM]
+        ends = self.first.ends, self.other.ends
         return [
-            Term(
+            PartDifference(
                 name=name,
-                one=number(self.one.row[name]),
-                other=number(self.other.row[name]),
+                first=number_or_nan(self.first.row[name]),
+                other=number_or_nan(self.other.row[name]),
                 ends=(ends[0].get(name), ends[1].get(name)),
             )
             for name in dict.fromkeys(names)
-            if name in self.one.row and name in self.other.row
+            if name in self.first.row and name in self.other.row
         ]
 
     @cached_property
-    def times(self) -> dict[str, list[Term]]:
+    def times(self) -> dict[str, list[PartDifference]]:
         """Terms of the time of each kind of step [s], largest difference first."""
         return {
-            name: _terms(self.one.steps[name].terms, self.other.steps[name].terms)
-            for name in self.one.steps
+            name: _terms(self.first.steps[name].terms, self.other.steps[name].terms)
+            for name in self.first.steps
             if name in self.other.steps
         }
 
     @cached_property
-    def memory(self) -> list[Term]:
+    def memory(self) -> list[PartDifference]:
         """Parts of the memory [GiB], largest difference first."""
-        return _terms(self.one.memory, self.other.memory)
+        return _terms(self.first.memory, self.other.memory)
 
     @property
     def tie_factor(self) -> float:
         """Factor within which published runs do not distinguish the plans; 1: they do."""
         factors = (seen.sure.layout for seen in self._both if seen.sure is not None)
-        return max(factors, default=1.0) if self.one.plan.problem.has_ties else 1.0
+        return max(factors, default=1.0) if self.first.plan.problem.has_ties else 1.0
 
     @property
     def is_tie(self) -> bool:
         """Whether published runs do not distinguish which plan is better."""
-        goal = self.one.plan.problem.objectives[0].name
-        one, other = (float(seen.found.candidates.value(goal).ravel()[0]) for seen in self._both)
+        goal = self.first.plan.problem.objectives[0].name
+        one, other = (
+            float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._both
+        )
         return 1 / self.tie_factor < other / one < self.tie_factor
 
     @property
-    def _both(self) -> tuple[Seen, Seen]:
-        return self.one, self.other
+    def _both(self) -> tuple[PredictedPlan, PredictedPlan]:
+        return self.first, self.other
 
     def to_dict(self) -> dict[str, object]:
         """The difference as a dictionary for JSON."""
@@ -236,10 +248,10 @@ class Difference:
         }
 
 
-def _terms(one: Mapping[str, float], other: Mapping[str, float]) -> list[Term]:
+def _terms(one: Mapping[str, float], other: Mapping[str, float]) -> list[PartDifference]:
     names = dict.fromkeys((*one, *other))
-    found = [Term(name=n, one=one.get(n, 0.0), other=other.get(n, 0.0)) for n in names]
-    return sorted((term for term in found if term.one or term.other), key=lambda t: -abs(t.gain))
+    found = [PartDifference(name=n, first=one.get(n, 0.0), other=other.get(n, 0.0)) for n in names]
+    return sorted((term for term in found if term.first or term.other), key=lambda t: -abs(t.gain))
 
 
 _PEAK_MEMORY = "peak_memory_gib"
@@ -247,7 +259,7 @@ _EQUAL = 1e-9
 
 
 @record(kw_only=True)
-class Result:
+class ComparedColumn:
     """A result column of several plans.
 
     Parameters
@@ -269,8 +281,8 @@ class Result:
         """The column as a dictionary for JSON."""
         return {
             "name": self.name,
-            "values": [*map(known_value, self.values)],
-            "intervals": [e and [*map(known_value, e)] for e in self.ends],
+            "values": [*map(value_or_none, self.values)],
+            "intervals": [e and [*map(value_or_none, e)] for e in self.ends],
             "best": self.best,
             "ties": list(self.ties),
         }
@@ -286,20 +298,27 @@ class ComparedPlans:
     missing : reason by name that has no plan
     """
 
-    seens: tuple[Seen, ...]
+    seens: tuple[PredictedPlan, ...]
     missing: Mapping[str, str]
 
     @cached_property
     def settings(self) -> dict[str, tuple[Value, ...]]:
         """Questions and parameters that differ, with the value of each plan."""
-        names = dict.fromkeys(name for seen in self.seens for name in seen.asked)
-        values = {name: tuple(seen.asked.get(name) for seen in self.seens) for name in names}
+        names = dict.fromkeys(name for seen in self.seens for name in seen.answers_and_parameters)
+        values = {
+            name: tuple(seen.answers_and_parameters.get(name) for seen in self.seens)
+            for name in names
+        }
         return {name: each for name, each in values.items() if len(set(map(str, each))) > 1}
 
     @cached_property
-    def results(self) -> list[Result]:
+    def results(self) -> list[ComparedColumn]:
         """Main result columns that differ."""
-        shown = (*self.seens[0].plan.workload.wording.told, _PEAK_MEMORY, "memory_headroom_gib")
+        shown = (
+            *self.seens[0].plan.workload.wording.shown_columns,
+            _PEAK_MEMORY,
+            "memory_headroom_gib",
+        )
         names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
         found = [self._result(name) for name in names]
         return [one for one in found if one is not None]
@@ -353,7 +372,7 @@ class ComparedPlans:
                     "name": seen.name,
                     "workload": seen.plan.workload.name,
                     "impossible": seen.reason,
-                    "asked": seen.asked,
+                    "asked": seen.answers_and_parameters,
                     "basis": None if seen.reason or seen.sure is None else seen.sure.basis,
                 }
                 for seen in self.seens
@@ -369,12 +388,12 @@ class ComparedPlans:
         }
 
     @property
-    def _possible(self) -> list[Seen]:
+    def _possible(self) -> list[PredictedPlan]:
         return [seen for seen in self.seens if not seen.reason]
 
-    def _result(self, name: str) -> Result | None:
+    def _result(self, name: str) -> ComparedColumn | None:
         values = tuple(
-            math.nan if seen.reason else number(seen.row.get(name)) for seen in self.seens
+            math.nan if seen.reason else number_or_nan(seen.row.get(name)) for seen in self.seens
         )
         known = [at for at, value in enumerate(values) if math.isfinite(value)]
         if len(known) < 2 or _are_equal([values[at] for at in known]):
@@ -388,7 +407,7 @@ class ComparedPlans:
             and _factor(values[at], values[best]) < self.tie_factor(best, at)
         ]
         ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.seens)
-        return Result(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
+        return ComparedColumn(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
 
 
 def is_better_high(column: str) -> bool:

@@ -7,27 +7,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.base.records import record
-from planner.decide.explaining.against import Difference, Seen
-from planner.decide.explaining.steps import ExplainedStep, Sources, keys_of, step_dict
+from planner.decide.explaining.against import Difference, PredictedPlan
+from planner.decide.explaining.steps import ExplainedStep, SpecSources, spec_numbers, step_dict
 from planner.decide.explaining.what_if import (
     STEP,
     Sensitivity,
-    change,
-    outcome,
-    requested,
-    scaled,
+    plan_of_request,
+    predict_outcome,
+    relative_change,
     sensitivities,
+    with_scaled_specs,
 )
-from planner.decide.open_facts import MovingFact
+from planner.decide.open_facts import SensitiveAssumption
 from planner.errors import PlannerError
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.source import first_row
 from planner.question.terms import terms_about
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import Plan, evaluated
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import Plan, evaluate
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
@@ -36,7 +36,7 @@ _KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 
 @record(kw_only=True)
-class Assumption:
+class RankedAssumption:
     """An assumption of a plan, with its effect on the column that it changes most.
 
     Parameters
@@ -66,13 +66,15 @@ class Assumption:
         return {**vars(self), "spread": self.spread if math.isfinite(self.spread) else None}
 
 
-def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) -> list[Assumption]:
+def rank_assumptions(
+    seen: PredictedPlan, columns: Sequence[str], burst: int | None = None
+) -> list[RankedAssumption]:
     """Open facts over what is usual, and assumed numbers of specs 10 % lower and higher.
 
     The one that moves a column most comes first; those that move none are left out.
     """
     plan, row = seen.plan, seen.row
-    told = [name for name in columns if change(row.get(name), row.get(name)) is not None]
+    told = [name for name in columns if relative_change(row.get(name), row.get(name)) is not None]
     facts = [
         _assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
         for fact in seen.facts
@@ -97,7 +99,7 @@ def assumptions(seen: Seen, columns: Sequence[str], burst: int | None = None) ->
     return sorted([*facts, *moving], key=lambda one: -one.spread)
 
 
-def _told_of(fact: MovingFact, told: Sequence[str]) -> dict[str, tuple[float, float]]:
+def _told_of(fact: SensitiveAssumption, told: Sequence[str]) -> dict[str, tuple[float, float]]:
     """What a fact moves; of precisions no share of the peak, of which each has its own."""
     is_precision = fact.name == "precision"
     return {
@@ -109,31 +111,33 @@ def _told_of(fact: MovingFact, told: Sequence[str]) -> dict[str, tuple[float, fl
 
 def _number(
     plan: Plan, name: str, row: Row, told: Sequence[str], burst: int | None
-) -> Assumption | None:
+) -> RankedAssumption | None:
     """What an assumed number moves; None where it is of no spec that a prediction reads."""
     kind, _, path = name.partition(" ")
     if kind not in _KINDS:
         return None
-    changes = [scaled(kind, (path,), 1 + sign * STEP) for sign in (-1, 1)]
+    changes = [with_scaled_specs(kind, (path,), 1 + sign * STEP) for sign in (-1, 1)]
     if changes[0](plan).problem.sources == plan.problem.sources:
         return None  # the number is 0, or the specs have another in its place
-    reached = [outcome(plan, one, burst) for one in changes]
+    reached = [predict_outcome(plan, one, burst) for one in changes]
     rows = [row, *(one.row for one in reached if one.row is not None)]
-    ends = {column: [number(one[column]) for one in rows] for column in told}
+    ends = {column: [number_or_nan(one[column]) for one in rows] for column in told}
     moved = {column: (min(values), max(values)) for column, values in ends.items()}
     return _assumption(name, "", "10 % lower and higher", moved)
 
 
 def _assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
-) -> Assumption:
+) -> RankedAssumption:
     """What is told of the column with the greatest spread."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]
     column = max(of_answer or ends, key=lambda name: spreads[name])
     low, high = ends[column]
-    return Assumption(name=name, assumed=assumed, tried=tried, column=column, low=low, high=high)
+    return RankedAssumption(
+        name=name, assumed=assumed, tried=tried, column=column, low=low, high=high
+    )
 
 
 def _spread(low: float, high: float) -> float:
@@ -150,20 +154,20 @@ class Explanation:
     Parameters
     ----------
     plan : plan of the question
-    found : judged configuration
+    evaluation : judged configuration
     against : plan to compare with; None: none
     burst : requests that arrive at once; None: none
     """
 
     plan: Plan
-    found: Evaluation
-    against: Seen | None = None
+    evaluation: Evaluation
+    against: PredictedPlan | None = None
     burst: int | None = None
 
     @cached_property
-    def seen(self) -> Seen:
+    def seen(self) -> PredictedPlan:
         """The plan with its results and steps."""
-        return Seen(plan=self.plan, found=self.found)
+        return PredictedPlan(plan=self.plan, evaluation=self.evaluation)
 
     @property
     def row(self) -> Row:
@@ -173,7 +177,7 @@ class Explanation:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Names of the result columns that effects are reported in."""
-        names = (*self.plan.workload.wording.told, *MEMORY)
+        names = (*self.plan.workload.wording.shown_columns, *MEMORY)
         return tuple(name for name in dict.fromkeys(names) if name in self.row)
 
     @property
@@ -190,11 +194,11 @@ class Explanation:
     @cached_property
     def bound(self) -> Row | None:
         """Result columns of the plan at the peaks of GPU and links; None: unknown."""
-        pinned = PinnedPlan.of(self.plan, self.row).request()
+        pinned = SavedPlan.of(self.plan, self.row).request()
         try:
             given = pinned.flops_efficiency if pinned.workload == "train" else None
             bound = replace(pinned, ideal=True, flops_efficiency=given)
-            evaluation = evaluated(requested(bound), self.burst)
+            evaluation = evaluate(plan_of_request(bound), self.burst)
         except PlannerError:
             return None
         return first_row(evaluation.table())
@@ -202,33 +206,35 @@ class Explanation:
     @cached_property
     def sensitivities(self) -> list[Sensitivity]:
         """Effects of changed hardware, terms, software and question; predicts each changed plan."""
-        return sensitivities(self.plan, self.found, self.row, self.burst)
+        return sensitivities(self.plan, self.evaluation, self.row, self.burst)
 
     @cached_property
-    def assumptions(self) -> list[Assumption]:
+    def assumptions(self) -> list[RankedAssumption]:
         """Assumptions that change the predictions, largest effect first."""
-        return assumptions(self.seen, self.columns, self.burst)
+        return rank_assumptions(self.seen, self.columns, self.burst)
 
     @cached_property
     def difference(self) -> Difference | None:
         """Gains and losses of the plan ``against``; None: there is no such plan."""
-        return None if self.against is None else Difference(one=self.seen, other=self.against)
+        return None if self.against is None else Difference(first=self.seen, other=self.against)
 
     def to_dict(self) -> dict[str, object]:
         """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
-        sources = Sources(self.plan)
-        row = {name: known_value(value) for name, value in self.row.items()}
+        sources = SpecSources(self.plan)
+        row = {name: value_or_none(value) for name, value in self.row.items()}
         bound = self.bound
         return {
-            "plan": PinnedPlan.of(self.plan, self.row).to_dict(),
+            "plan": SavedPlan.of(self.plan, self.row).to_dict(),
             "row": row,
-            "intervals": {name: [*map(known_value, both)] for name, both in self.seen.ends.items()},
+            "intervals": {
+                name: [*map(value_or_none, both)] for name, both in self.seen.ends.items()
+            },
             "at_the_peaks": bound
-            and {name: known_value(bound[name]) for name in self.columns if name in bound},
+            and {name: value_or_none(bound[name]) for name in self.columns if name in bound},
             "steps": [step_dict(step, sources) for step in self.steps],
             "memory_gib": self.memory,
             "sensitivities": [one.to_dict(self.row, self.columns) for one in self.sensitivities],
             "assumptions": [one.to_dict() for one in self.assumptions],
-            "sources": keys_of(self.steps, sources),
+            "sources": spec_numbers(self.steps, sources),
             "against": None if self.difference is None else self.difference.to_dict(),
         }

@@ -13,13 +13,13 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.table import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.source import Source
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary
-from planner.specs.checked import unchecked
-from planner.specs.rollouts import RlWork
-from planner.workloads.base import Evaluation, Workload, only
+from planner.specs.checked import replace_unvalidated
+from planner.specs.rollouts import RlWorkload
+from planner.workloads.base import Evaluation, Workload, as_single_table
 from planner.workloads.plan import Plan, make_plan
 from planner.workloads.registry import workload_of
 
@@ -32,18 +32,18 @@ _HALVES = 5
 _COARSE = 2**12
 """Numbers that are judged at once; beyond them, those between the last that fits and the next."""
 
-Grown = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
+SourceAtSize = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
 """The source and the configurations of a plan with each of some numbers."""
 
 
 @record(kw_only=True)
-class Largest:
+class LargestFit:
     """The largest batch or length with which a plan is feasible.
 
     Parameters
     ----------
     name : parameter or question that grows
-    own : value of the plan
+    current : value of the plan
     most : largest value that was tried
     ends_at : name of what limits ``most``
     largest : largest feasible value; None: none
@@ -53,7 +53,7 @@ class Largest:
     """
 
     name: str
-    own: int
+    current: int
     most: int
     ends_at: str
     largest: int | None
@@ -69,22 +69,22 @@ class Largest:
     def to_dict(self) -> dict[str, object]:
         """The largest value as a dictionary for JSON."""
         rows = [
-            {self.name: number, **{name: known_value(value) for name, value in row.items()}}
+            {self.name: number, **{name: value_or_none(value) for name, value in row.items()}}
             for number, row in self.rows.items()
         ]
         told = {name: value for name, value in vars(self).items() if name != "rows"}
         return {**told, "rows": rows}
 
 
-def largest_batch(plan: Plan, found: Evaluation) -> Largest:
+def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
     """The most sequences of a micro-batch, or requests at once of a replica or worker."""
-    return largest_batch_of(plan, found.source, found.candidates.configurations)
+    return largest_batch_of(plan, evaluation.source, evaluation.candidates.configurations)
 
 
 def largest_batch_of(
-    plan: Plan, source: Source, configurations: ConfigurationTable, *, alone: bool = False
-) -> Largest:
-    """The same of the one configuration of a source; ``alone``: its row and no smaller ones."""
+    plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
+) -> LargestFit:
+    """The same of the one configuration of a source; ``is_only``: its row and no smaller ones."""
     _check_batch(plan.workload)
     name, most = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
@@ -102,7 +102,7 @@ def largest_batch_of(
         most=most,
         grown=grown,
         ends_at=_SHARE if most < _MOST_BATCH else "",
-        alone=alone,
+        is_only=is_only,
     )
 
 
@@ -115,7 +115,7 @@ def _check_batch(workload: Workload) -> None:
         )
 
 
-def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
+def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     """The longest sequence, prompt or answer, the other lengths as they are.
 
     All requests at once find room for it; of a plan with more than have room, as many as do.
@@ -123,7 +123,7 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
     Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
     workload.
     """
-    work, workload = found.source.setting.workload, plan.workload
+    work, workload = evaluation.source.setting.workload, plan.workload
     known = workload.longest or workload.lengths
     if name not in known:
         raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
@@ -131,9 +131,9 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
     own, least = int(getattr(work, name)), 1
     others = sum(getattr(work, other) for other in known if other != name)
-    if isinstance(work, RlWork):  # a cap, which is the mean at least
+    if isinstance(work, RlWorkload):  # a cap, which is the mean at least
         others, least = work.longest - own, work.output_tokens
-    model, taken = found.source.setting.model, getattr(work, "max_model_len", None)
+    model, taken = evaluation.source.setting.model, getattr(work, "max_model_len", None)
     serves = plan.workload.profile_kind == "engine"
     positions = model.max_position_embeddings if serves else model.most_positions
     budget = getattr(work, "micro_batch_tokens", None)
@@ -143,13 +143,13 @@ def largest_length(plan: Plan, found: Evaluation, name: str) -> Largest:
         budget: "micro_batch_tokens",
         positions: "the positions of the model",
     }.get(bound, "")
-    configurations = found.candidates.held
+    configurations = evaluation.candidates.held
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         lengths = int(numbers[0]) if numbers.size == 1 else numbers
-        source = found.source.without_waiting.changed(
+        source = evaluation.source.without_waiting.changed(
             lambda setting: replace(
-                setting, workload=unchecked(setting.workload, **{name: lengths})
+                setting, workload=replace_unvalidated(setting.workload, **{name: lengths})
             )
         )
         return source, configurations.rows(np.zeros(numbers.size, dtype=np.intp))
@@ -171,11 +171,11 @@ def _largest(
     *,
     own: int,
     most: int,
-    grown: Grown,
+    grown: SourceAtSize,
     ends_at: str,
-    alone: bool = False,
+    is_only: bool = False,
     least: int = 1,
-) -> Largest:
+) -> LargestFit:
     numbers = np.arange(float(least), most + 1)
     if plan.workload.longest:
         tried, codes = _bisected(plan, grown, numbers)
@@ -192,19 +192,19 @@ def _largest(
     largest = int(tried[last]) if feasible.size else None
     # Where none is feasible the rule is told that the furthest of them break.
     code = 0 if following is None else codes[following] if feasible.size else codes.max()
-    return Largest(
+    return LargestFit(
         name=name,
-        own=own,
+        current=own,
         most=int(numbers[-1]),
         ends_at=ends_at,
         largest=largest,
         following=None if following is None else int(tried[following]),
         reason=_reason(plan, int(code)) if code else "",
-        rows={number: _row(grown, number) for number in _shown(numbers, largest, own, alone)},
+        rows={number: _row(grown, number) for number in _shown(numbers, largest, own, is_only)},
     )
 
 
-def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
     """Numbers in order and what rejects each; of very many those about the end of what fits."""
     if numbers.size <= _COARSE:
         return numbers, _codes(plan, grown, numbers)
@@ -215,7 +215,7 @@ def _judged(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, 
     return near, _codes(plan, grown, near)
 
 
-def _bisected(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
     """The last number that is feasible and the next, one after the other: more take more memory."""
     low, high = 0, numbers.size - 1
     codes = {at: int(_codes(plan, grown, numbers[at : at + 1])[0]) for at in (low, high)}
@@ -227,13 +227,13 @@ def _bisected(plan: Plan, grown: Grown, numbers: FloatArray) -> tuple[FloatArray
     return numbers[at], np.array([codes[one] for one in at], dtype=np.int8)
 
 
-def _codes(plan: Plan, grown: Grown, numbers: FloatArray) -> CodeArray:
+def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
     """0 or the number of what rejects each, the limits of the question among it."""
     source, configurations = grown(numbers)
     return plan.problem.codes(source.judged(configurations)).ravel()
 
 
-def _row(grown: Grown, number: int) -> Row:
+def _row(grown: SourceAtSize, number: int) -> Row:
     """The result columns at one number."""
     source, configurations = grown(np.array([float(number)]))
     return source.judged(configurations).row
@@ -246,11 +246,11 @@ def _reason(plan: Plan, code: int) -> str:
     return rules.get(name, f"it misses the limit {name}")
 
 
-def _shown(numbers: FloatArray, largest: int | None, own: int, alone: bool) -> list[int]:
-    """Some numbers up to the largest: about halves of it, and the plan's own, or it ``alone``."""
+def _shown(numbers: FloatArray, largest: int | None, own: int, is_only: bool) -> list[int]:
+    """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
     if largest is None:
         return []
-    if alone:
+    if is_only:
         return [largest]
     known = numbers[numbers <= largest].astype(int)
     halves = [known[np.searchsorted(known, largest / 2**power)] for power in range(_HALVES)]
@@ -272,7 +272,7 @@ class Method:
     """
 
     values: Row
-    largest: Largest | None
+    largest: LargestFit | None
     reason: str = ""
 
     @property
@@ -311,7 +311,7 @@ class Methods:
             self.name: [
                 method.largest.largest if method.largest else None for method in self.methods
             ],
-            **{n: [known_value(method.row.get(n)) for method in self.methods] for n in told},
+            **{n: [value_or_none(method.row.get(n)) for method in self.methods] for n in told},
             "ended_by": [method.reason for method in self.methods],
         }
 
@@ -352,13 +352,13 @@ def methods_of_layouts(request: Request) -> Methods:
     ]
     for source, cell in zip(problem.sources, problem.cells, strict=True):
         own = {name: cell.get(name) for name in problem.axes}
-        table = only(source)
+        table = as_single_table(source)
         # Those of the first name's first value first.
         columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(several)]
         for place in np.lexsort(columns) if several else range(table.size):
             one = table.rows(np.array([place]))
             values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
-            largest = largest_batch_of(plan, source, one, alone=True)
+            largest = largest_batch_of(plan, source, one, is_only=True)
             reason = largest.reason
             if largest.largest is not None and largest.following is None:
                 ends = largest.ends_at

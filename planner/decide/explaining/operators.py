@@ -15,10 +15,10 @@ from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
 from planner.decide.explaining.steps import FORMULAS, largest_term
 from planner.errors import SearchSpaceError
-from planner.estimators.kernel_work import Ledger, Work, rates
-from planner.estimators.machine import Group, Machine
+from planner.estimators.kernel_work import KernelWork, Ledger, rates
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.estimators.training.attention_core import fused_work
-from planner.question.inputs import chosen, read, read_all, several, whole
+from planner.question.inputs import parse_choice, parse_int, parse_value, parse_values, split_items
 from planner.question.names import (
     ALGORITHM_BANDWIDTH_GB_PER_S,
     BANDWIDTH_GB_PER_S,
@@ -43,12 +43,12 @@ from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.quantization import training_format
-from planner.workloads.base import Done
-from planner.workloads.open_facts import Notes
+from planner.workloads.base import RepeatedWork
+from planner.workloads.open_facts import PlanNotes
 from planner.workloads.place import every_count, hardware
 
 _NUMBER_BYTES = 2.0
-OWN_OF_FRAMEWORK = AttentionKernel.AUTO.word
+FRAMEWORK_DEFAULT_KERNEL = AttentionKernel.AUTO.word
 """The word for the attention kernels, or the recipe of fp8, that a framework or the GPU has."""
 
 # As many as query heads; those of a node.
@@ -57,7 +57,7 @@ _FORMATS = ("precision", "fp8_recipe")
 
 
 @record(kw_only=True)
-class Case:
+class OperatorSizes:
     """Operators of a kind that differ in sizes alone: equally long arrays by name, and words.
 
     ``framework``: whose kernels they are; None: those that the GPU's efficiencies are of.
@@ -86,7 +86,7 @@ class Case:
 
 
 @record()
-class Kind:
+class OperatorKind:
     """A kind of operator: how long it takes [s], and the terms that it is given by.
 
     ``sizes`` must be said where the table of terms has no default, ``words`` are the parameters
@@ -94,7 +94,7 @@ class Kind:
     ``is_group``.
     """
 
-    seconds: Callable[[Case], FloatArray]
+    seconds: Callable[[OperatorSizes], FloatArray]
     sizes: tuple[str, ...]
     words: tuple[str, ...] = ()
     crosses: bool = False
@@ -106,13 +106,13 @@ class Kind:
         return [name for name in self.sizes if not glossary()[name].default and name not in _OPEN]
 
 
-def _gemm(case: Case) -> FloatArray:
+def _gemm(case: OperatorSizes) -> FloatArray:
     rows, depth = case["rows"], case["depth"]
     product = case.machine.gemm_time(rows, case["columns"], depth, case.format)
     return product + case.machine.cast_time(rows * depth, case.format)
 
 
-def _grouped_gemm(case: Case) -> FloatArray:
+def _grouped_gemm(case: OperatorSizes) -> FloatArray:
     pairs, depth, width = case["rows"], case["depth"], case["columns"]
     products = case.machine.grouped_gemm_time(
         pairs, case["local_experts"], depth, width, case["matrices"], case.format
@@ -120,7 +120,7 @@ def _grouped_gemm(case: Case) -> FloatArray:
     return products + case.machine.expert_cast_time(pairs * (depth + width), case.format)
 
 
-def _attention(case: Case) -> FloatArray:
+def _attention(case: OperatorSizes) -> FloatArray:
     length, sequences = case["sequence_length"], case["sequences"]
     head_dim = int(case["head_dim"][0])
     own = case.framework.execution.attention_kernels if case.framework else AttentionKernels.NATIVE
@@ -140,26 +140,26 @@ def _attention(case: Case) -> FloatArray:
     )
 
 
-def _elementwise(case: Case) -> FloatArray:
+def _elementwise(case: OperatorSizes) -> FloatArray:
     passes = case.framework.execution.elementwise_passes if case.framework else 1.0
     numbers = case["rows"] * case["columns"]
     return case.machine.memory_time(numbers * (_NUMBER_BYTES * case["tensors"] * passes))
 
 
-def _collective(name: str) -> Callable[[Case], FloatArray]:
-    def seconds(case: Case) -> FloatArray:
-        group = Group(size=case["num_gpus"], stride=case["stride"])
+def _collective(name: str) -> Callable[[OperatorSizes], FloatArray]:
+    def seconds(case: OperatorSizes) -> FloatArray:
+        group = CommunicationGroup(size=case["num_gpus"], stride=case["stride"])
         return case.machine.collective(name, case["num_bytes"], group)
 
     return seconds
 
 
-def _host_copy(case: Case) -> FloatArray:
+def _host_copy(case: OperatorSizes) -> FloatArray:
     share = case.framework.offloading.host_link_fraction if case.framework else None
     return case.machine.single_copy_time(case["num_bytes"], share)
 
 
-def _host_memory(case: Case) -> FloatArray:
+def _host_memory(case: OperatorSizes) -> FloatArray:
     share = case.framework.offloading.host_memory_fraction if case.framework else 1.0
     return case.machine.host_memory_time(case["num_bytes"], share)
 
@@ -167,24 +167,28 @@ def _host_memory(case: Case) -> FloatArray:
 _GROUP = terms_about("message")
 _BYTES = (NUM_BYTES,)
 _MATRICES = (*terms_about("matrix_product"), "local_experts", "matrices")
-KINDS: Mapping[str, Kind] = {
-    "gemm": Kind(_gemm, terms_about("matrix_product"), words=_FORMATS),
-    "grouped-gemm": Kind(_grouped_gemm, _MATRICES, words=_FORMATS),
-    "attention": Kind(_attention, terms_about("attention"), words=("attention_kernel",)),
-    "elementwise": Kind(_elementwise, (ROWS, COLUMNS, TENSORS)),
+KINDS: Mapping[str, OperatorKind] = {
+    "gemm": OperatorKind(_gemm, terms_about("matrix_product"), words=_FORMATS),
+    "grouped-gemm": OperatorKind(_grouped_gemm, _MATRICES, words=_FORMATS),
+    "attention": OperatorKind(_attention, terms_about("attention"), words=("attention_kernel",)),
+    "elementwise": OperatorKind(_elementwise, (ROWS, COLUMNS, TENSORS)),
     **{
-        name: Kind(_collective(name.replace("-", "_")), _GROUP, crosses=True, is_group=True)
+        name: OperatorKind(_collective(name.replace("-", "_")), _GROUP, crosses=True, is_group=True)
         for name in ("all-reduce", "custom-all-reduce", "all-gather", "reduce-scatter",
                      "all-to-all")
     },
-    "send": Kind(
+    "send": OperatorKind(
         lambda case: case.machine.send_time(case["num_bytes"], case["distance"]),
         ("num_bytes", "distance"), crosses=True,
     ),
-    "device-copy": Kind(lambda case: case.machine.memory_time(2 * case["num_bytes"]), _BYTES),
-    "host-copy": Kind(_host_copy, _BYTES),
-    "host-memory": Kind(_host_memory, _BYTES),
-    "drive-copy": Kind(lambda case: case.machine.drive_copy_time(case["num_bytes"]), _BYTES),
+    "device-copy": OperatorKind(
+        lambda case: case.machine.memory_time(2 * case["num_bytes"]), _BYTES
+    ),
+    "host-copy": OperatorKind(_host_copy, _BYTES),
+    "host-memory": OperatorKind(_host_memory, _BYTES),
+    "drive-copy": OperatorKind(
+        lambda case: case.machine.drive_copy_time(case["num_bytes"]), _BYTES
+    ),
 }  # fmt: skip
 """Every kind by the word that users say.
 
@@ -194,7 +198,7 @@ drives of the node.
 """
 
 
-Said = Callable[[str], str]
+OptionNamer = Callable[[str], str]
 
 
 @record(kw_only=True)
@@ -214,38 +218,45 @@ class OperatorQuestion:
 
 
 def read_question(
-    operator: object, given: Mapping[str, object], said: Said = str
+    operator: object, values: Mapping[str, object], option_name: OptionNamer = str
 ) -> OperatorQuestion:
     """The question that texts or values ask; None stands for what is not given.
 
     Raises SearchSpaceError if a value is not what its name takes, is missing, or is of no use.
     """
-    asked = {name: value for name, value in given.items() if value is not None}
-    kinds = [chosen(word, "an operator", KINDS) for word in several(operator, "an operator")]
+    asked = {name: value for name, value in values.items() if value is not None}
+    kinds = [
+        parse_choice(word, "an operator", KINDS) for word in split_items(operator, "an operator")
+    ]
     sizes: dict[str, Sequence[float]] = {}
     words: dict[str, Sequence[str]] = {}
     for name in [name for name in asked if name not in terms_about("spec")]:
         if not any(name in (*kind.sizes, *kind.words) for kind in KINDS.values()):
             raise SearchSpaceError(f"Operators have no {name}.")
         if name == "num_gpus":
-            sizes[name] = _counts(asked[name], said(name))
+            sizes[name] = _counts(asked[name], option_name(name))
         elif (codes := glossary()[name].codes) is not None:
             usual = codes.usual() if asked[name] in (ALL, [ALL], (ALL,)) else asked[name]
-            words[name] = [*map(str, read_all(glossary()[name], usual, said(name)))]
+            words[name] = [*map(str, parse_values(glossary()[name], usual, option_name(name)))]
         else:
-            sizes[name] = [*map(float, read_all(glossary()[name], asked[name], said(name)))]
+            sizes[name] = [
+                *map(float, parse_values(glossary()[name], asked[name], option_name(name)))
+            ]
             if min(sizes[name]) <= 0:
-                raise SearchSpaceError(f"{said(name)} is more than 0.")
+                raise SearchSpaceError(f"{option_name(name)} is more than 0.")
     gpus, frameworks = (
-        [*map(str, read_all(glossary()[name], asked[name], said(name)))] if name in asked else []
+        [*map(str, parse_values(glossary()[name], asked[name], option_name(name)))]
+        if name in asked
+        else []
         for name in ("gpu", "framework")
     )
     cluster = None
     if "cluster" in asked:
-        cluster = str(read(glossary()[CLUSTER], asked["cluster"], said("cluster")))
+        cluster = str(parse_value(glossary()[CLUSTER], asked["cluster"], option_name("cluster")))
     if gpus == [ALL] and cluster is not None:
         raise SearchSpaceError(
-            f"{said('gpu')} all compares GPUs on their own links: leave out {said('cluster')}."
+            f"{option_name('gpu')} all compares GPUs on their own links: leave out "
+            f"{option_name('cluster')}."
         )
     question = OperatorQuestion(
         kinds=list(dict.fromkeys(kinds)),
@@ -255,33 +266,35 @@ def read_question(
         cluster=cluster,
         frameworks=frameworks,
     )
-    _check(question, said)
+    _check(question, option_name)
     return question
 
 
-def _counts(given: object, said: str) -> list[float]:
+def _counts(given: object, option_name: str) -> list[float]:
     """Numbers of GPUs; ``all`` are powers of two, those of one left out."""
     if given in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
-    return [float(whole(value, said, 1)) for value in several(given, said)]
+    return [float(parse_int(value, option_name, 1)) for value in split_items(given, option_name)]
 
 
-def _check(question: OperatorQuestion, said: Said) -> None:
+def _check(question: OperatorQuestion, option_name: OptionNamer) -> None:
     """That every operator has its sizes, and every size an operator."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].words)}
     for name in (*question.sizes, *question.words):
         if name not in used:
             takers = [k for k, kind in KINDS.items() if name in (*kind.sizes, *kind.words)]
             raise SearchSpaceError(
-                f"{said(name)} says nothing about {' and '.join(question.kinds)}: it is for "
+                f"{option_name(name)} says nothing about {' and '.join(question.kinds)}: it is for "
                 f"{', '.join(takers)}."
             )
     for kind in question.kinds:
-        missing = [said(name) for name in KINDS[kind].required if name not in question.sizes]
+        missing = [option_name(name) for name in KINDS[kind].required if name not in question.sizes]
         if missing:
             raise SearchSpaceError(f"{kind} needs {', '.join(missing)}.")
         if KINDS[kind].is_group and min(question.sizes.get("num_gpus", [2])) < 2:
-            raise SearchSpaceError(f"{kind} is of two GPUs or more: {said('num_gpus')} is not 1.")
+            raise SearchSpaceError(
+                f"{kind} is of two GPUs or more: {option_name('num_gpus')} is not 1."
+            )
     if "eager" in question.words.get("attention_kernel", ()):
         raise SearchSpaceError(
             "eager attention is several operators: ask for gemm and elementwise instead."
@@ -290,12 +303,13 @@ def _check(question: OperatorQuestion, said: Said) -> None:
     heads, of_keys = pairs
     if max(of_keys) > min(heads):
         raise SearchSpaceError(
-            f"{said('key_value_heads')} is at most {said('heads')}: {max(of_keys):g} is not."
+            f"{option_name('key_value_heads')} is at most {option_name('heads')}: "
+            f"{max(of_keys):g} is not."
         )
 
 
 _MOST_ROWS = 100_000
-_UNSAID = (None, OWN_OF_FRAMEWORK)
+_UNSAID = (None, FRAMEWORK_DEFAULT_KERNEL)
 _GIGA, _TERA = 1e9, 1e12
 _USUAL = {"precision": ComputePrecision.BF16.word}
 
@@ -312,14 +326,14 @@ class OperatorTimes:
     """
 
     columns: Mapping[str, Sequence[Value]]
-    works: Sequence[tuple[Done, ...]]
+    works: Sequence[tuple[RepeatedWork, ...]]
     assumed: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.works)
 
 
-def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
+def time_operators(question: OperatorQuestion, catalogue: Catalogue) -> OperatorTimes:
     """Seconds of every combination.
 
     Raises SpecError or SearchSpaceError if a name is unknown, there are too many operators, or none
@@ -327,13 +341,13 @@ def operator_times(question: OperatorQuestion, catalogue: Catalogue) -> Operator
     """
     assumed: list[str] = []
     defaults: dict[str, dict[str, None]] = {}
-    rows: list[tuple[dict[str, Value], tuple[Done, ...]]] = []
+    rows: list[tuple[dict[str, Value], tuple[RepeatedWork, ...]]] = []
     crosses = any(KINDS[kind].crosses for kind in question.kinds)
     gpus: Sequence[str | None] = question.gpus or [None]
     if list(gpus) == [ALL]:
         gpus = catalogue.names("gpus")
     for gpu, profile in product(gpus, _profiles(question, catalogue)):
-        notes = Notes(catalogue)
+        notes = PlanNotes(catalogue)
         counts = [int(n) for n in question.sizes.get("num_gpus", ())]
         strides = [int(n) for n in question.sizes.get("stride", (1,))]
         distances = [int(n) + 1 for n in question.sizes.get("distance", ())]
@@ -376,7 +390,7 @@ def _of_kind(
     machine: Machine,
     framework: FrameworkProfile | None,
     assumed: list[str],
-) -> Iterator[tuple[dict[str, Value], tuple[Done, ...]]]:
+) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
     """The rows of a kind; what it assumes, or why it has none, goes into ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
@@ -387,9 +401,9 @@ def _of_kind(
         assumed.append(f"drives {machine.drive_bandwidth / _GIGA:g} GB/s per GPU")
     for words in _words(question, kind):
         for case in _cases(machine, sizes, words, framework):
-            machine.ledger.taken()  # type: ignore[union-attr]
+            machine.ledger.drain()  # type: ignore[union-attr]
             seconds = kind.seconds(case)
-            works = machine.ledger.taken()  # type: ignore[union-attr]
+            works = machine.ledger.drain()  # type: ignore[union-attr]
             if not np.all(np.isfinite(seconds)):
                 given = words.get("precision")
                 what = f"known {name} rate" if given is None else f"products in {given}"
@@ -399,7 +413,7 @@ def _of_kind(
 
 
 def _sizes(
-    question: OperatorQuestion, kind: Kind, machine: Machine, assumed: list[str]
+    question: OperatorQuestion, kind: OperatorKind, machine: Machine, assumed: list[str]
 ) -> dict[str, FloatArray]:
     """Every combination of the sizes of a kind, as equally long arrays."""
     given: dict[str, Sequence[float]] = {}
@@ -422,7 +436,7 @@ def _sizes(
     return {name: sizes[name] for name in kind.sizes}
 
 
-def _words(question: OperatorQuestion, kind: Kind) -> Iterator[dict[str, str]]:
+def _words(question: OperatorQuestion, kind: OperatorKind) -> Iterator[dict[str, str]]:
     values = [
         question.words.get(name) or [_USUAL.get(name, glossary()[name].default)]
         for name in kind.words
@@ -436,9 +450,9 @@ def _cases(
     sizes: dict[str, FloatArray],
     words: dict[str, str],
     framework: FrameworkProfile | None,
-) -> Iterator[Case]:
+) -> Iterator[OperatorSizes]:
     """Cases of one size of a head each: that is a kernel of its own."""
-    whole = Case(machine=machine, sizes=sizes, words=words, framework=framework)
+    whole = OperatorSizes(machine=machine, sizes=sizes, words=words, framework=framework)
     if "head_dim" not in sizes:
         yield whole
         return
@@ -448,17 +462,17 @@ def _cases(
 
 
 def _rows(
-    kind: str, case: Case, seconds: FloatArray, works: Sequence[Work]
-) -> Iterator[tuple[dict[str, Value], tuple[Done, ...]]]:
+    kind: str, case: OperatorSizes, seconds: FloatArray, works: Sequence[KernelWork]
+) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
     """A row for each of the case's operators, with what it does."""
     number = next(iter(case.sizes.values())).size
     whole = np.broadcast_to(seconds, (number,))
     for at in range(number):
-        done = tuple(Done(work=_one(work, at, number), times=1.0) for work in works)
+        done = tuple(RepeatedWork(work=_single_work(work, at, number), times=1.0) for work in works)
         yield _row(kind, case, at, float(whole[at]), done), done
 
 
-def _one(work: Work, at: int, number: int) -> Work:
+def _single_work(work: KernelWork, at: int, number: int) -> KernelWork:
     """The work of one of some operators."""
 
     def value(values: Numeric) -> FloatArray:
@@ -473,10 +487,12 @@ def _one(work: Work, at: int, number: int) -> Work:
     )
 
 
-def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> dict[str, Value]:
+def _row(
+    kind: str, case: OperatorSizes, at: int, time: float, done: Sequence[RepeatedWork]
+) -> dict[str, Value]:
     sizes = {name: values[at] for name, values in case.sizes.items()}
     known = dict.fromkeys(n for each in KINDS.values() for n in (*each.words, *each.sizes))
-    told = {n: case.words.get(n) or _whole(sizes.get(n)) for n in known if n != "num_gpus"}
+    told = {n: case.words.get(n) or _as_int(sizes.get(n)) for n in known if n != "num_gpus"}
     first = done[0]
     flops = _figure(first, "flops")
     moved = _figure(first, "num_bytes")
@@ -507,15 +523,15 @@ def _row(kind: str, case: Case, at: int, time: float, done: Sequence[Done]) -> d
     }
 
 
-def _figure(done: Done, name: str) -> float | None:
+def _figure(done: RepeatedWork, name: str) -> float | None:
     return done.figure(name) if name in done.work.figures else None
 
 
-def _whole(value: float | None) -> int | None:
+def _as_int(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def bound_of(works: Sequence[Done]) -> str:
+def bound_of(works: Sequence[RepeatedWork]) -> str:
     """What bounds most of the time of some works, each of which counts whole."""
     seconds: dict[str, float] = {}
     for work in works:
@@ -524,7 +540,7 @@ def bound_of(works: Sequence[Done]) -> str:
     return max(seconds, key=lambda name: seconds[name])
 
 
-def work_dict(done: Done) -> dict[str, object]:
+def work_dict(done: RepeatedWork) -> dict[str, object]:
     """Plain words and numbers, as JSON takes them; times in seconds."""
     formula = FORMULAS[done.work.formula]
     return {

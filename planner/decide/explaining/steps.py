@@ -15,20 +15,20 @@ from planner.formulas import collectives, pipeline, rollout, roofline
 from planner.optimize.source import Candidates
 from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
-from planner.workloads.base import Done, Evaluation, TimedPart, with_ledger
+from planner.workloads.base import Evaluation, RepeatedWork, TimedPart, with_ledger
 from planner.workloads.plan import Plan
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 
 
-def quantity(value: float, unit: str) -> str:
+def format_quantity(value: float, unit: str) -> str:
     """A value in SI units with three digits and a prefix.
 
     >>> quantity(3.12e14, "FLOP/s"), quantity(313e6, "byte"), quantity(0.78, "1")
     ('312 TFLOP/s', '313 MB', '0.78')
     """
     if unit == "s":
-        return seconds(value)
+        return format_seconds(value)
     if unit in ("1", "count"):
         return f"{value:,.0f}" if unit == "count" else f"{value:.3g}"
     short = unit.replace("byte", "B")
@@ -38,7 +38,7 @@ def quantity(value: float, unit: str) -> str:
     return f"{digits} {_THOUSANDS[power]}{short}"
 
 
-def seconds(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A time from microseconds to seconds.
 
     >>> seconds(6.71e-6), seconds(0.00328), seconds(4.4926)
@@ -76,7 +76,7 @@ class Formula:
 
     title: str
     function: Callable[..., object]
-    words: Callable[[Done], str]
+    words: Callable[[RepeatedWork], str]
 
     @property
     def place(self) -> str:
@@ -100,12 +100,12 @@ def references_of(function: Callable[..., object]) -> list[str]:
     return [words.partition("] ")[2].strip() for words in lines.split(".. [") if words.strip()]
 
 
-def _told(done: Done, *names: str) -> list[str]:
-    return [quantity(done.figure(name), UNITS[name]) for name in names]
+def _format_figures(done: RepeatedWork, *names: str) -> list[str]:
+    return [format_quantity(done.figure(name), UNITS[name]) for name in names]
 
 
-def _roofline(done: Done) -> str:
-    paid, peak, e, moved, w, b, t0, q = _told(
+def _roofline(done: RepeatedWork) -> str:
+    paid, peak, e, moved, w, b, t0, q = _format_figures(
         done, "paid_flops", "peak_flops", "compute_fraction", "num_bytes", "memory_bandwidth",
         "bandwidth_fraction", "latency", "sharpness",
     )  # fmt: skip
@@ -113,55 +113,57 @@ def _roofline(done: Done) -> str:
     return f"{_sizes(done)}{t0} + {joined}"
 
 
-def _table(done: Done) -> str:
-    flops, peak, moved = _told(done, "flops", "peak_flops", "num_bytes")
+def _table(done: RepeatedWork) -> str:
+    flops, peak, moved = _format_figures(done, "flops", "peak_flops", "num_bytes")
     share = done.figure("flops") / (done.figure("peak_flops") * done.once)
     return f"{_sizes(done)}measured; {flops}/({peak} x {share:.3g}); moves {moved}"
 
 
-def _memory(done: Done) -> str:
-    moved, w, b, t0 = _told(done, "num_bytes", "memory_bandwidth", "bandwidth_fraction", "latency")
+def _memory(done: RepeatedWork) -> str:
+    moved, w, b, t0 = _format_figures(
+        done, "num_bytes", "memory_bandwidth", "bandwidth_fraction", "latency"
+    )
     return f"{t0} + {moved}/({w} x {b})"
 
 
-def _cache(done: Done) -> str:
-    moved, w, b, flops, peak, e, t0 = _told(
+def _cache(done: RepeatedWork) -> str:
+    moved, w, b, flops, peak, e, t0 = _format_figures(
         done, "num_bytes", "memory_bandwidth", "bandwidth_fraction", "flops", "peak_flops",
         "compute_fraction", "latency",
     )  # fmt: skip
     return f"{t0} + max({moved}/({w} x {b}), {flops}/({peak} x {e}))"
 
 
-def _collective(done: Done) -> str:
+def _collective(done: RepeatedWork) -> str:
     size, local = done.figure("group_size"), done.figure("ranks_in_domain")
     if size <= 1:
         return "a group of one"
-    volume, bandwidth = _told(done, "volume", "bandwidth")
-    waits = seconds(max(done.once - done.figure("volume") / done.figure("bandwidth"), 0.0))
+    volume, bandwidth = _format_figures(done, "volume", "bandwidth")
+    waits = format_seconds(max(done.once - done.figure("volume") / done.figure("bandwidth"), 0.0))
     return (
         f"{volume}/({bandwidth}) + {waits} to start and of small messages; "
         f"{size:,.0f} ranks, {local:,.0f} in a domain"
     )
 
 
-def _message(done: Done) -> str:
-    volume, bandwidth = _told(done, "volume", "bandwidth")
-    waits = seconds(max(done.once - done.figure("volume") / done.figure("bandwidth"), 0.0))
+def _message(done: RepeatedWork) -> str:
+    volume, bandwidth = _format_figures(done, "volume", "bandwidth")
+    waits = format_seconds(max(done.once - done.figure("volume") / done.figure("bandwidth"), 0.0))
     return f"{waits} + {volume}/({bandwidth})"
 
 
-def _rate(done: Done) -> str:
-    flops, peak, e = _told(done, "flops", "peak_flops", "compute_fraction")
+def _rate(done: RepeatedWork) -> str:
+    flops, peak, e = _format_figures(done, "flops", "peak_flops", "compute_fraction")
     return f"{flops}/({peak} x {e})"
 
 
-def _copy(done: Done) -> str:
-    moved, bandwidth = _told(done, "num_bytes", "bandwidth")
-    start = f"{seconds(done.figure('latency'))} + " if "latency" in done.work.figures else ""
+def _copy(done: RepeatedWork) -> str:
+    moved, bandwidth = _format_figures(done, "num_bytes", "bandwidth")
+    start = f"{format_seconds(done.figure('latency'))} + " if "latency" in done.work.figures else ""
     return f"{start}{moved}/({bandwidth})"
 
 
-def _sizes(done: Done) -> str:
+def _sizes(done: RepeatedWork) -> str:
     names = [name for name in terms_about("matrix_product") if name in done.work.figures]
     return f"{product_of([done.figure(name) for name in names])}: " if names else ""
 
@@ -194,7 +196,7 @@ FORMULAS: Mapping[str, Formula] = {
 
 
 @record(kw_only=True)
-class Wait:
+class IdlePart:
     """A part of a step without work of its own: what ``bounds`` it, why it is there.
 
     ``keys``: the numbers of the framework's or engine's profile that make it.
@@ -206,22 +208,22 @@ class Wait:
     keys: tuple[str, ...] = ()
 
 
-WAITS: Mapping[str, Wait] = {
-    "pipeline_bubble": Wait(
+WAITS: Mapping[str, IdlePart] = {
+    "pipeline_bubble": IdlePart(
         bounds=WAITING,
         words="stages wait for the first micro-batches to come and the last to go",
         function=pipeline.bubble_time,
     ),
-    "flops_efficiency": Wait(
+    "flops_efficiency": IdlePart(
         bounds=COMPUTE,
         words="as long as its FLOPs take at the specified share of the peak",
     ),
-    "slow_nodes": Wait(
+    "slow_nodes": IdlePart(
         bounds=WAITING,
         words="all nodes wait for the slowest, the more the larger the run",
         function=collectives.large_scale_wait,
     ),
-    "launch_wait": Wait(
+    "launch_wait": IdlePart(
         bounds=HOST,
         words="the GPU waits for the host to launch kernels",
         keys=("execution.layer_launch_time", "compilation.layer_launch_time",
@@ -229,35 +231,35 @@ WAITS: Mapping[str, Wait] = {
               "execution.prefill_launch_time", "execution.decode_launch_time",
               "execution.latent_launch_time", "execution.recurrent_launch_time"),
     ),
-    "overhead": Wait(
+    "overhead": IdlePart(
         bounds=HOST,
         words="the host prepares the step",
         keys=("execution.step_overhead", "execution.micro_batch_overhead",
               "execution.sequence_overhead"),
     ),
-    "offload": Wait(
+    "offload": IdlePart(
         bounds=HOST,
         words="copies to and from the host that computation does not hide",
         function=collectives.exposed_time,
         keys=("offloading.host_link_fraction", "offloading.hidden"),
     ),
-    "transfer_wait": Wait(
+    "transfer_wait": IdlePart(
         bounds=HOST,
         words="copies of offloaded weights and cache that computation does not hide",
         keys=("execution.host_link_fraction", "execution.hidden_copies"),
     ),
-    "switch": Wait(
+    "switch": IdlePart(
         bounds=HOST,
         words="states of the trainer go to host memory and come back, the engine sleeps and wakes",
         keys=("offloading.host_link_fraction", "rollouts.sleep_time"),
     ),
-    "sync": Wait(
+    "sync": IdlePart(
         bounds=LINK,
         words="new weights go to the engine at the rate of published transfers",
         function=rollout.sync_time,
     ),
-    "reward": Wait(bounds=HOST, words="rewards that generation does not hide"),
-    "wait": Wait(
+    "reward": IdlePart(bounds=HOST, words="rewards that generation does not hide"),
+    "wait": IdlePart(
         bounds=HOST,
         words="the framework's own time of each step",
         keys=("rollouts.step_overhead",),
@@ -271,7 +273,7 @@ _OF_KERNELS = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 
 
 @record()
-class Sources:
+class SpecSources:
     """The specs of a plan of one configuration, with the source of each number."""
 
     plan: Plan
@@ -302,7 +304,7 @@ class Sources:
             else defaultdict(lambda: _DEFAULT_CLUSTER),
         }
 
-    def key_of(self, done: Done, name: str) -> str:
+    def key_of(self, done: RepeatedWork, name: str) -> str:
         """The key of a figure in the specs; empty where model and layout make it.
 
         Reached shares are those of the spec times what the clock of hours and the software leave.
@@ -418,9 +420,9 @@ class ExplainedStep:
         return sums
 
 
-def explained_steps(plan: Plan, found: Evaluation) -> list[ExplainedStep]:
+def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
     """The steps of the one configuration of a plan, predicted again with what is behind them."""
-    timed = plan.workload.timed(recorded(found))
+    timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
         ExplainedStep(
@@ -444,10 +446,10 @@ def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterato
         yield replace(part, bounds=bounds or part.bounds)
 
 
-def recorded(found: Evaluation) -> Candidates:
+def evaluate_with_ledger(evaluation: Evaluation) -> Candidates:
     """The candidates of an evaluation, judged again with a ledger."""
-    source = found.source.changed(with_ledger)
-    return source.judged(found.candidates.configurations)
+    source = evaluation.source.changed(with_ledger)
+    return source.judged(evaluation.candidates.configurations)
 
 
 def _part(part: TimedPart) -> ExplainedPart:
@@ -462,13 +464,13 @@ def _part(part: TimedPart) -> ExplainedPart:
     return ExplainedPart(part=part, bounds=bounds, at_peak=at_peak)
 
 
-def largest_term(done: Done) -> str:
+def largest_term(done: RepeatedWork) -> str:
     """What bounds a piece of work."""
     terms = done.terms
     return max(terms, key=lambda name: terms[name]) if terms else OTHER
 
 
-def step_dict(step: ExplainedStep, sources: Sources) -> dict[str, object]:
+def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
     """Plain words and numbers, as JSON takes them; times in seconds."""
     return {
         "step": step.name,
@@ -480,7 +482,7 @@ def step_dict(step: ExplainedStep, sources: Sources) -> dict[str, object]:
     }
 
 
-def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: Sources) -> dict[str, object]:
+def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
     wait = WAITS.get(part.part.part) if part.waits else None
     return {
         "operator": part.part.name,
@@ -493,19 +495,19 @@ def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: Sources) -> di
         "of_roofline": part.of_roofline,
         "terms_s": dict(part.part.terms),
         "waits": part.waits,
-        "waits_of": [*_known(wait.keys, sources)] if wait else [],
+        "waits_of": [*_profile_keys(wait.keys, sources)] if wait else [],
         "formula": wait.function.__name__ if wait and wait.function else "",
         "references": references_of(wait.function) if wait and wait.function else [],
         "work": [_work_dict(done, sources) for done in part.part.done],
     }
 
 
-def _known(keys: Iterable[str], sources: Sources) -> Iterator[str]:
+def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
     """Those numbers of the profile that it has, as keys of the specs."""
     return (named for key in keys if sources.of_key(named := f"{sources.profile_kind} {key}"))
 
 
-def keys_of(steps: Iterable[ExplainedStep], sources: Sources) -> dict[str, str]:
+def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
     """Every number of the specs that steps rest on, with its source."""
     found: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
@@ -513,12 +515,12 @@ def keys_of(steps: Iterable[ExplainedStep], sources: Sources) -> dict[str, str]:
             keys = (sources.key_of(done, name) for name in done.work.figures)
             found |= {key: sources.of_key(key) for key in keys if key}
         if part.waits:
-            known = _known(WAITS[part.part.part].keys, sources)
+            known = _profile_keys(WAITS[part.part.part].keys, sources)
             found |= {key: sources.of_key(key) for key in known}
     return found
 
 
-def _work_dict(done: Done, sources: Sources) -> dict[str, object]:
+def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:
     formula = FORMULAS[done.work.formula]
     figures = []
     for name in done.work.figures:

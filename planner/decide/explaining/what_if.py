@@ -12,18 +12,18 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.source import Setting, Source, first_row
 from planner.question.prices import with_contract
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.specs.checked import unchecked
+from planner.specs.checked import replace_unvalidated
 from planner.specs.price import CONTRACTS
 from planner.workloads.base import Evaluation
-from planner.workloads.plan import Plan, evaluated, one_configuration
+from planner.workloads.plan import Plan, evaluate, make_single_plan
 
 Made = TypeVar("Made")
 
@@ -45,46 +45,46 @@ class Outcome:
     reason: str = ""
 
 
-Changing = Callable[[Plan], Plan]
+PlanChange = Callable[[Plan], Plan]
 """A change of a plan of one configuration."""
 
 
-def outcome(plan: Plan, change: Changing, burst: int | None = None) -> Outcome:
+def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) -> Outcome:
     """A plan predicted whole with a change; what is impossible with it is told, not raised."""
     try:
         other = change(plan)
-        evaluation = evaluated(other, burst)
+        evaluation = evaluate(other, burst)
     except PlannerError as error:
         return Outcome(row=None, reason=str(error))
     if evaluation.rejected_by:
-        return Outcome(row=None, reason=broken(other, evaluation))
+        return Outcome(row=None, reason=rejection_reason(other, evaluation))
     return Outcome(row=first_row(evaluation.table()))
 
 
-def broken(plan: Plan, found: Evaluation) -> str:
+def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
     """What rejects a configuration, in words, with what is to blame."""
-    name = found.rejected_by
-    rules = {rule.name: rule.description for rule in found.source.rules}
+    name = evaluation.rejected_by
+    rules = {rule.name: rule.description for rule in evaluation.source.rules}
     words = rules.get(name, f"it misses the limit {name}")
-    blamed = plan.workload.wording.blamed(found.candidates, name)
+    blamed = plan.workload.wording.blamed(evaluation.candidates, name)
     return f"{words}: {blamed}" if blamed else words
 
 
-def asked(**answers: object) -> Changing:
+def with_answers(**answers: object) -> PlanChange:
     """Other answers to questions: the specs are read and the plan is made anew."""
 
     def change(plan: Plan) -> Plan:
-        return requested(plan.request.changed(**answers))
+        return plan_of_request(plan.request.changed(**answers))
 
     return change
 
 
-def requested(request: Request) -> Plan:
+def plan_of_request(request: Request) -> Plan:
     """The plan of a request for one configuration."""
-    return one_configuration(request)
+    return make_single_plan(request)
 
 
-def scaled(kind: str, paths: Sequence[str], factor: float) -> Changing:
+def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanChange:
     """Numbers of the specs of a kind times a factor: ``gpu``, ``cluster``, a profile, a site."""
 
     def change(plan: Plan) -> Plan:
@@ -115,8 +115,8 @@ def _of_setting(setting: Setting, kind: str, paths: Sequence[str], factor: float
         gpu, efficiency = machine.gpu, machine.gpu.efficiency
         if efficiency.gemm_table and efficiency.gemm_table_bandwidth is None:
             # Measured products say on which memory they were measured.
-            other = unchecked(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
-            gpu = unchecked(gpu, efficiency=other)
+            other = replace_unvalidated(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
+            gpu = replace_unvalidated(gpu, efficiency=other)
         gpu = _scaled_specs(gpu, paths, factor)
         return replace(setting, machine=replace(machine, gpu=gpu))
     if kind == "cluster":
@@ -141,7 +141,7 @@ def _at(spec: object, keys: Sequence[str], factor: float) -> object:
         return {**spec, **{name: _at(spec[name], others, factor) for name in names}}
     if spec is None or getattr(spec, key, None) is None:
         return spec
-    return unchecked(spec, **{key: _at(getattr(spec, key), others, factor)})
+    return replace_unvalidated(spec, **{key: _at(getattr(spec, key), others, factor)})
 
 
 _COSTS = "cost_usd", "cost_per_million_tokens_usd"
@@ -169,12 +169,12 @@ class Sensitivity:
     group: str
     outcomes: Mapping[str, Outcome]
 
-    def to_dict(self, own: Row, columns: tuple[str, ...]) -> dict[str, object]:
+    def to_dict(self, base_row: Row, columns: tuple[str, ...]) -> dict[str, object]:
         """The sensitivity as a dictionary for JSON; ``changes`` are relative to the unchanged plan.
 
         Parameters
         ----------
-        own : result columns of the unchanged plan
+        base_row : result columns of the unchanged plan
         columns : columns to report
         """
         return {
@@ -186,32 +186,32 @@ class Sensitivity:
                     "impossible": found.reason,
                     "predictions": None
                     if found.row is None
-                    else {name: known_value(found.row[name]) for name in columns},
-                    "changes": _changes(found.row, own, columns),
+                    else {name: value_or_none(found.row[name]) for name in columns},
+                    "changes": _changes(found.row, base_row, columns),
                 }
                 for words, found in self.outcomes.items()
             ],
         }
 
-    def moved(self, own: Row, columns: tuple[str, ...]) -> float:
+    def moved(self, base_row: Row, columns: tuple[str, ...]) -> float:
         """The largest relative change of a column.
 
         Parameters
         ----------
-        own : result columns of the unchanged plan
+        base_row : result columns of the unchanged plan
         columns : columns to look at
         """
         moves = (
             abs(change)
             for found in self.outcomes.values()
-            for change in _changes(found.row, own, columns).values()
+            for change in _changes(found.row, base_row, columns).values()
             if change is not None
         )
         return max(moves, default=0.0)
 
 
 @record()
-class _Fact:
+class _SpecNumber:
     """Numbers of specs that are better when higher, or lower where ``low``."""
 
     name: str
@@ -222,22 +222,22 @@ class _Fact:
 
 
 _FACTS = (
-    _Fact("GPU: peak and memory bandwidth", "hardware", "gpu",
+    _SpecNumber("GPU: peak and memory bandwidth", "hardware", "gpu",
           ("peak_flops.*", "fp16_accumulate_flops", "memory_bandwidth")),
-    _Fact("peak FLOP/s", "hardware", "gpu", ("peak_flops.*", "fp16_accumulate_flops")),
-    _Fact("memory bandwidth", "hardware", "gpu", ("memory_bandwidth",)),
-    _Fact("memory capacity", "hardware", "gpu", ("memory_capacity",)),
-    _Fact("link bandwidth", "hardware", "cluster", ("scale_up.bandwidth",)),
-    _Fact("network bandwidth", "hardware", "cluster", ("scale_out.bandwidth",)),
-    _Fact("network latency", "hardware", "cluster",
+    _SpecNumber("peak FLOP/s", "hardware", "gpu", ("peak_flops.*", "fp16_accumulate_flops")),
+    _SpecNumber("memory bandwidth", "hardware", "gpu", ("memory_bandwidth",)),
+    _SpecNumber("memory capacity", "hardware", "gpu", ("memory_capacity",)),
+    _SpecNumber("link bandwidth", "hardware", "cluster", ("scale_up.bandwidth",)),
+    _SpecNumber("network bandwidth", "hardware", "cluster", ("scale_out.bandwidth",)),
+    _SpecNumber("network latency", "hardware", "cluster",
           ("scale_out.base_latency", "scale_out.latency_per_doubling"), low=True),
-    _Fact("host link", "hardware", "gpu", ("host.bandwidth", "host.memory_bandwidth")),
-    _Fact("price", "terms", "offer", ("value", "low", "high"), low=True),
+    _SpecNumber("host link", "hardware", "gpu", ("host.bandwidth", "host.memory_bandwidth")),
+    _SpecNumber("price", "terms", "offer", ("value", "low", "high"), low=True),
 )  # fmt: skip
 
 
 def sensitivities(
-    plan: Plan, found: Evaluation, row: Row, burst: int | None = None
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None = None
 ) -> list[Sensitivity]:
     """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
     execution = plan.problem.setting.profile.execution
@@ -245,12 +245,18 @@ def sensitivities(
     kind = plan.workload.profile_kind
     facts = [
         *_FACTS,
-        _Fact("launches and overheads of the software", "hardware", kind, names, low=True),
+        _SpecNumber("launches and overheads of the software", "hardware", kind, names, low=True),
     ]
     changed = [_scaled(plan, fact, burst) for fact in facts]
-    others = _others(plan, found, row, burst)
+    others = _others(plan, evaluation, row, burst)
     terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
-    return [*changed, *others, *terms, *_nodes(plan, found, row, burst), *_lengths(plan, burst)]
+    return [
+        *changed,
+        *others,
+        *terms,
+        *_nodes(plan, evaluation, row, burst),
+        *_lengths(plan, burst),
+    ]
 
 
 def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
@@ -260,8 +266,10 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
         return
     others = [one for one in glossary()[name].common_values.split() if one != str(row.get(name))]
     outcomes = {
-        f"{name} {other}": outcome(
-            plan, asked(precision=None, settings={**plan.request.settings, name: other}), burst
+        f"{name} {other}": predict_outcome(
+            plan,
+            with_answers(precision=None, settings={**plan.request.settings, name: other}),
+            burst,
         )
         for other in others
     }
@@ -279,9 +287,9 @@ def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome
     for contract in CONTRACTS:
         if contract == own:
             continue
-        reached = outcome(plan, asked(contract=contract, price=price), burst)
+        reached = predict_outcome(plan, with_answers(contract=contract, price=price), burst)
         if reached.row is not None and any(
-            math.isfinite(number(reached.row.get(name))) for name in _COSTS
+            math.isfinite(number_or_nan(reached.row.get(name))) for name in _COSTS
         ):
             found[contract] = reached
     return found
@@ -294,19 +302,21 @@ def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
         yield Sensitivity(name="contract", group="question", outcomes=named)
 
 
-def _others(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+def _others(
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
+) -> Iterator[Sensitivity]:
     """Each way in which the same software could compute otherwise."""
-    for words, other in plan.workload.others(found.source, row).items():
-        changed = asked(settings={**plan.request.settings, **other})
-        outcomes = {words: outcome(plan, changed, burst)}
+    for words, other in plan.workload.others(evaluation.source, row).items():
+        changed = with_answers(settings={**plan.request.settings, **other})
+        outcomes = {words: predict_outcome(plan, changed, burst)}
         yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
 
 
-def _scaled(plan: Plan, fact: _Fact, burst: int | None) -> Sensitivity:
+def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
     sign = -1 if fact.low else 1
     factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
     outcomes = {
-        words: outcome(plan, scaled(fact.kind, fact.paths, factor), burst)
+        words: predict_outcome(plan, with_scaled_specs(fact.kind, fact.paths, factor), burst)
         for words, factor in factors.items()
     }
     return Sensitivity(name=fact.name, group=fact.group, outcomes=outcomes)
@@ -322,41 +332,53 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
         tried = (max(own // 2, 1), 2 * own)
         counts = {f"{title} {count:,} instead of {own:,}": count for count in tried}
         outcomes = {
-            words: outcome(plan, asked(**{name: count}), burst) for words, count in counts.items()
+            words: predict_outcome(plan, with_answers(**{name: count}), burst)
+            for words, count in counts.items()
         }
         yield Sensitivity(name=title, group="question", outcomes=outcomes)
 
 
-def _nodes(plan: Plan, found: Evaluation, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+def _nodes(
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
+) -> Iterator[Sensitivity]:
     """A node less and a node more; where rules forbid that, the next numbers that they allow."""
-    if not plan.counts or found.source.mesh is None:  # pools would have other numbers of workers
+    if (
+        not plan.counts or evaluation.source.mesh is None
+    ):  # pools would have other numbers of workers
         return
-    node, own = plan.problem.setting.machine.cluster.gpus_per_node, int(number(row["num_gpus"]))
+    node, own = (
+        plan.problem.setting.machine.cluster.gpus_per_node,
+        int(number_or_nan(row["num_gpus"])),
+    )
     outcomes: dict[str, Outcome] = {}
     sides = ((-1, "fewer"), (1, "more"))
     for sign, side in sides if own > node else sides[1:]:
-        steps = {1: outcome(plan, asked(num_gpus=own + sign * node), burst)}
+        steps = {1: predict_outcome(plan, with_answers(num_gpus=own + sign * node), burst)}
         if steps[1].row is None:
             # The next number of GPUs that the rules allow, where it is near.
             ahead = np.arange(1.0, min(_MOST_NODES, max(own // node, 2)) + 1)
-            tried = replace(found.candidates.configurations, num_gpus=own + sign * ahead * node)
-            allowed = np.broadcast_to(found.source.broken(tried), tried.shape) == 0
+            tried = replace(
+                evaluation.candidates.configurations, num_gpus=own + sign * ahead * node
+            )
+            allowed = np.broadcast_to(evaluation.source.broken(tried), tried.shape) == 0
             for further in map(int, ahead[allowed][:1]):
-                steps[further] = outcome(plan, asked(num_gpus=own + sign * further * node), burst)
+                steps[further] = predict_outcome(
+                    plan, with_answers(num_gpus=own + sign * further * node), burst
+                )
         for count, reached in steps.items():
             noun = "node" if count == 1 else "nodes"
             outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
     yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
 
 
-def _changes(row: Row | None, own: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
+def _changes(row: Row | None, base_row: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
     """By column the relative change; None where there is none to tell."""
     if row is None:
         return {}
-    return {name: change(row[name], own[name]) for name in columns}
+    return {name: relative_change(row[name], base_row[name]) for name in columns}
 
 
-def change(value: object, own: object) -> float | None:
+def relative_change(value: object, own: object) -> float | None:
     """The relative change from one value to another; None where one is unknown or 0."""
-    now, before = number(value), number(own)
+    now, before = number_or_nan(value), number_or_nan(own)
     return now / before - 1 if before and math.isfinite(now) and math.isfinite(before) else None

@@ -10,18 +10,18 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from planner.base import text
-from planner.base.cells import Value, by_column
+from planner.base.cells import Value, rows_to_columns
 from planner.base.records import record
 from planner.decide.sizing.scaling import AT_ONCE, Startup
-from planner.decide.sizing.services import Service, SharedFleet, share
-from planner.decide.sizing.size import Progress, sure
+from planner.decide.sizing.services import Service, SharedFleet, share_gpus
+from planner.decide.sizing.size import Progress, with_default_confidence
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.question.inputs import several, whole
+from planner.question.inputs import parse_int, split_items
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.workloads.given import Said
+from planner.workloads.given import OptionNamer
 from planner.workloads.serving_space import USUAL_TOKENS, variations_of
-from planner.workloads.traffic import Prompts, Range, measured_answers, prompts_of
+from planner.workloads.traffic import LengthRange, PromptLengths, measured_answers, prompts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,13 +31,13 @@ MOST_POOLS = 4
 _SHARES = (*(place / 10 for place in range(1, 10)), 0.95, 0.98)
 # Where nobody names GPUs ends are looked for on those that are cheapest with one pool.
 _TYPES = 3
-_NOBODY = 1e-6
+_NEGLIGIBLE_SHARE = 1e-6
 _LATENCY, _ANY_TIME = "time_to_first_token", 1e6
 ALL_PROMPTS = "all prompts"
 
 
 @record(kw_only=True)
-class Cut:
+class LengthCut:
     """Prompt lengths at which requests are divided into pools.
 
     Parameters
@@ -64,7 +64,7 @@ class LengthPools:
 
     pools: SharedFleet
     mixed: SharedFleet
-    cuts: tuple[Cut, ...]
+    cuts: tuple[LengthCut, ...]
     unlimited: tuple[int, int]
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class LengthPools:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """The rows as columns; what a row lacks is None."""
-        return by_column(self.rows)
+        return rows_to_columns(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each pool on each type of GPU: the plan's columns in full."""
@@ -103,26 +103,30 @@ class LengthPools:
         return pd.DataFrame(self.table)
 
 
-def read_pools(given: object, said: str = "pools") -> int | tuple[int, ...]:
+def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ...]:
     """How many pools, of which the ends are looked for; or the ends [tokens], ascending.
 
     Raises SearchSpaceError if it is neither.
     """
-    ends = [whole(one, said, 1, unit="tokens") for one in several(given, said)]
+    ends = [
+        parse_int(one, option_name, 1, unit="tokens") for one in split_items(value, option_name)
+    ]
     if len(ends) == 1 and ends[0] <= MOST_POOLS:
         if ends[0] < 2:
-            raise SearchSpaceError(f"{said} is 2 to {MOST_POOLS}, or where to cut, such as 6k.")
+            raise SearchSpaceError(
+                f"{option_name} is 2 to {MOST_POOLS}, or where to cut, such as 6k."
+            )
         return ends[0]
     if len(ends) >= MOST_POOLS or any(one >= other for one, other in pairwise(ends)):
         raise SearchSpaceError(
-            f"{said} is 2 to {MOST_POOLS}, or at most {MOST_POOLS - 1} ascending numbers of "
+            f"{option_name} is 2 to {MOST_POOLS}, or at most {MOST_POOLS - 1} ascending numbers of "
             f"tokens, such as 2k,8k, not {', '.join(map(str, ends))}."
         )
     return tuple(ends)
 
 
-def cuts_of(
-    request: Request, pools: int | tuple[int, ...], said: Said = str
+def candidate_cuts(
+    request: Request, pools: int | tuple[int, ...], option_name: OptionNamer = str
 ) -> list[tuple[int, ...]]:
     """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
 
@@ -131,27 +135,30 @@ def cuts_of(
     """
     if request.prompt_range is not None:
         raise SearchSpaceError(
-            f"{said('pools')} cuts all prompts: leave out {said('prompt_range')}."
+            f"{option_name('pools')} cuts all prompts: leave out {option_name('prompt_range')}."
         )
     if request.workload != "serve":
-        raise SearchSpaceError(f"{said('pools')} is for requests: give {said('workload')} serve.")
+        raise SearchSpaceError(
+            f"{option_name('pools')} is for requests: give {option_name('workload')} serve."
+        )
     known = sorted({*_prompts(request).quantiles(_SHARES)})
     if isinstance(pools, tuple) and len(known) > 1:
         return [pools]
     if not isinstance(pools, int) or len(known) < pools:
         raise SearchSpaceError(
-            f"{said('pools')}: prompts are all alike: give {said('lengths')}, {said('trace')} or "
-            f"{said('input_variation')}."
+            f"{option_name('pools')}: prompts are all alike: give {option_name('lengths')}, "
+            f"{option_name('trace')} or "
+            f"{option_name('input_variation')}."
         )
     return [*combinations(known, pools - 1)]
 
 
-def _prompts(request: Request) -> Prompts:
+def _prompts(request: Request) -> PromptLengths:
     tokens = request.input_tokens or USUAL_TOKENS
     return prompts_of(request.changed(input_tokens=tokens, **variations_of(request)))
 
 
-def num_parts(cuts: Sequence[tuple[int, ...]]) -> int:
+def num_sizings(cuts: Sequence[tuple[int, ...]]) -> int:
     """How often `pools_by_length` sizes for them."""
     return 4 + (len({part for cut in cuts for part in _ranges(cut)}) if len(cuts) > 1 else 0)
 
@@ -163,7 +170,7 @@ def pools_by_length(
     *,
     stock: Mapping[str, int] | None = None,
     startup: Startup = AT_ONCE,
-    said: Said = str,
+    option_name: OptionNamer = str,
     progress: Progress | None = None,
     workers: int = 1,
 ) -> LengthPools:
@@ -176,22 +183,26 @@ def pools_by_length(
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
     are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
     """
-    service = replace(service, request=sure(service.request))
+    service = replace(service, request=with_default_confidence(service.request))
     request, done = service.request, 0
 
     def shared(parts: Sequence[Service]) -> SharedFleet:
         nonlocal done
-        fleet = share(parts, stock or {}, contracts, startup=startup, said=said, workers=workers)
+        fleet = share_gpus(
+            parts, stock or {}, contracts, startup=startup, option_name=option_name, workers=workers
+        )
         done += 1
         if progress is not None:
             progress(done)
         return fleet
 
-    ends, prompts = cuts_of(request, pools, said), _prompts(request)
+    ends, prompts = candidate_cuts(request, pools, option_name), _prompts(request)
     if startup != AT_ONCE and service.load is None:
-        raise SearchSpaceError(f"{said('startup_time')} is of a load: give {said('load')}.")
+        raise SearchSpaceError(
+            f"{option_name('startup_time')} is of a load: give {option_name('load')}."
+        )
     mixed = shared([replace(service, name=ALL_PROMPTS)])
-    costs: dict[Range, float] = {}
+    costs: dict[LengthRange, float] = {}
     if len(ends) > 1:
         known = sorted(mixed.of_one_type.items(), key=lambda one: one[1])
         gpus = request.gpu or tuple(gpu for gpu, _ in known[:_TYPES])
@@ -201,7 +212,9 @@ def pools_by_length(
                 costs[part] = sum(shared([one]).cost for one in _of(among, prompts, part))
             except InfeasibleError:
                 costs[part] = math.inf
-    cuts = [Cut(ends=cut, cost=sum(costs.get(part, 0.0) for part in _ranges(cut))) for cut in ends]
+    cuts = [
+        LengthCut(ends=cut, cost=sum(costs.get(part, 0.0) for part in _ranges(cut))) for cut in ends
+    ]
     cuts.sort(key=lambda one: one.cost)
     parts = [one for part in _ranges(cuts[0].ends) for one in _of(service, prompts, part)]
     found = shared(parts)
@@ -224,22 +237,22 @@ def _unlimited(service: Service) -> Service:
     return replace(service, request=replace(service.request, constraints=bounds))
 
 
-def _ranges(ends: tuple[int, ...]) -> list[Range]:
+def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
     bounds = [0.0, *map(float, ends), math.inf]
-    return [Range(above=above, most=most) for above, most in pairwise(bounds)]
+    return [LengthRange(above=above, most=most) for above, most in pairwise(bounds)]
 
 
-def _of(service: Service, prompts: Prompts, part: Range) -> list[Service]:
+def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
     """A service's requests with prompts in a range; nothing where there are none."""
     of_all, lengths = prompts.within(part)
-    if of_all < _NOBODY:
+    if of_all < _NEGLIGIBLE_SHARE:
         return []
-    name = f"prompts {text.count(part.above)} to {text.count(part.most)}"
+    name = f"prompts {text.format_count(part.above)} to {text.format_count(part.most)}"
     if not part.above:
-        name = f"prompts up to {text.count(part.most)}"
+        name = f"prompts up to {text.format_count(part.most)}"
     elif math.isinf(part.most):
-        name = f"prompts above {text.count(part.above)}"
-    if of_all > 1 - _NOBODY:
+        name = f"prompts above {text.format_count(part.above)}"
+    if of_all > 1 - _NEGLIGIBLE_SHARE:
         return [replace(service, name=name)]
     of_share, asked = service.of_share(of_all), service.request
     measured, is_measured = measured_answers(asked), asked.trace or asked.lengths

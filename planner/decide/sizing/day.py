@@ -14,22 +14,22 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from planner.base.cells import Value, number
+from planner.base.cells import Value, number_or_nan
 from planner.base.enums import Contract
 from planner.base.records import record
 from planner.base.units import DAY, HOUR
-from planner.decide.sizing.fleet import MORE_EFFICIENT, RATE, Fleet, gpus_of_workers
-from planner.decide.sizing.load import HOURS, Load, Period
+from planner.decide.sizing.fleet import MORE_EFFICIENT, RATE, FeasiblePlan, gpus_of_workers
+from planner.decide.sizing.load import HOURS, LoadPeriod, LoadProfile
 from planner.decide.sizing.scaling import (
     LATE,
     SPARES,
     Fleets,
-    Scaled,
-    Spans,
+    ScaledFleet,
     Startup,
-    followed,
-    most_ahead,
-    scaled,
+    ValueSpans,
+    autoscaled_counts,
+    rolling_maximum,
+    size_autoscaled,
 )  # fmt: skip
 from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
 from planner.errors import SearchSpaceError
@@ -64,7 +64,7 @@ _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
 
 @record(kw_only=True)
-class Terms:
+class HourlyPrices:
     """Price of a GPU all day and by the hour.
 
     Parameters
@@ -82,7 +82,7 @@ class Terms:
 
 
 @record(kw_only=True)
-class Hour:
+class DayPeriod:
     """A period of the day and the GPUs that serve it.
 
     Parameters
@@ -94,7 +94,7 @@ class Hour:
     paid : hours and running GPUs of each part of the period, with GPUs that start for a later one
     """
 
-    period: Period
+    period: LoadPeriod
     num_gpus: int
     base: int
     capacity: float
@@ -116,7 +116,7 @@ class Hour:
 
 
 @record(kw_only=True)
-class Day:
+class DailySchedule:
     """A day of a service on one GPU type: one layout, with copies for each hour.
 
     Parameters
@@ -129,11 +129,11 @@ class Day:
     startup_time : time from the start of a GPU to its first request [s]
     """
 
-    load: Load
-    peak: Fleet
-    hours: tuple[Hour, ...]
+    load: LoadProfile
+    peak: FeasiblePlan
+    hours: tuple[DayPeriod, ...]
     base: int
-    terms: Terms
+    terms: HourlyPrices
     startup_time: float = 0.0
 
     @property
@@ -171,18 +171,20 @@ class Day:
         return needed / (self.load.hours * self.base) if self.base else math.nan
 
     @cached_property
-    def scaled(self) -> tuple[Scaled, ...]:
+    def scaled(self) -> tuple[ScaledFleet, ...]:
         """Results of an autoscaler that reacts to the load, by its spare capacity."""
-        return tuple(scaled(self.load, self._fleets, one, self.startup_time) for one in SPARES)
+        return tuple(
+            size_autoscaled(self.load, self._fleets, one, self.startup_time) for one in SPARES
+        )
 
-    def followed(self, spare: float) -> tuple[Spans, Spans]:
+    def followed(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
         """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
 
         Parameters
         ----------
         spare : capacity beyond the current load, as a share of the load
         """
-        return followed(self.load, self._fleets, spare, self.startup_time)
+        return autoscaled_counts(self.load, self._fleets, spare, self.startup_time)
 
     @property
     def _fleets(self) -> Fleets:
@@ -192,7 +194,7 @@ class Day:
         return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
 
     @property
-    def with_spare(self) -> Scaled | None:
+    def with_spare(self) -> ScaledFleet | None:
         """The autoscaler with the least spare that delays at most `LATE` of the requests."""
         return next((one for one in self.scaled if one.late <= LATE), None)
 
@@ -249,13 +251,15 @@ class Day:
             }
 
 
-def day_cost(hours: Sequence[Hour], base: int, terms: Terms, repeats: float = 1.0) -> float:
+def day_cost(
+    hours: Sequence[DayPeriod], base: int, terms: HourlyPrices, repeats: float = 1.0
+) -> float:
     """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
     beyond = repeats * sum(hour.hours_beyond(base) for hour in hours)
     return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
 
 
-def cheapest_base(hours: Sequence[Hour], terms: Terms, repeats: float = 1.0) -> int:
+def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
     """How many GPUs to hold all day; where it makes no difference, those that never rest.
 
     The cost is a broken line over this number that bends at the GPUs of an hour.
@@ -267,14 +271,14 @@ def cheapest_base(hours: Sequence[Hour], terms: Terms, repeats: float = 1.0) -> 
     return min(numbers, key=lambda base: (day_cost(hours, base, terms, repeats), base))
 
 
-def days_of(
+def daily_schedules(
     request: Request,
-    fewest: Fleet,
-    load: Load,
+    fewest: FeasiblePlan,
+    load: LoadProfile,
     contracts: Sequence[str | None],
     searches: Searches,
     startup: Startup,
-) -> tuple[Day, Day]:
+) -> tuple[DailySchedule, DailySchedule]:
     """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
 
     Layouts are the best of each mode and engine at the peak and on average.
@@ -282,9 +286,9 @@ def days_of(
 
     Raises SpecError or SearchSpaceError if a price list is faulty.
     """
-    terms = terms_for(request, contracts)
+    terms = cheapest_contracts(request, contracts)
     first = best = _day(request, fewest, load, terms, startup)
-    found: dict[Hashable, Fleet] = {}
+    found: dict[Hashable, FeasiblePlan] = {}
     for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
             name = _layout(request, fleet)
@@ -295,56 +299,60 @@ def days_of(
     for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
         if _least_order(fleet, load, terms) >= best.order:
             continue
-        pinned = replace(pinned_to(request, fleet), request_rate=load.peak)
+        pinned = replace(request_with_layout(request, fleet), request_rate=load.peak)
         if (peak := fleet_of(pinned)) is not None:
             day = _day(request, peak, load, terms, startup)
             best = min(best, day, key=lambda one: one.order)
     return best, first
 
 
-def _layout(request: Request, fleet: Fleet) -> Hashable:
-    pinned = pinned_to(request, fleet)
+def _layout(request: Request, fleet: FeasiblePlan) -> Hashable:
+    pinned = request_with_layout(request, fleet)
     return pinned.mode, pinned.engine, tuple(sorted(map(str, pinned.settings.items())))
 
 
-def _least_hours(fleet: Fleet, load: Load) -> float:
+def _least_hours(fleet: FeasiblePlan, load: LoadProfile) -> float:
     """GPU-hours of a day if they followed the load without steps."""
-    return load.requests / HOUR * fleet.num_gpus / number(fleet.row[_CAPACITY])
+    return load.requests / HOUR * fleet.num_gpus / number_or_nan(fleet.row[_CAPACITY])
 
 
-def _least_order(fleet: Fleet, load: Load, terms: Terms) -> tuple[float, float]:
+def _least_order(
+    fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices
+) -> tuple[float, float]:
     """At least the `Day.order` of a layout: its workers serve what they can, and start at once."""
     hours = []
     for period in load.periods:
         gpus = _least_gpus(fleet, period.request_rate)
         paid = ((period.hours, gpus),)
-        hours.append(Hour(period=period, num_gpus=gpus, base=0, capacity=math.nan, paid=paid))
+        hours.append(DayPeriod(period=period, num_gpus=gpus, base=0, capacity=math.nan, paid=paid))
     base = cheapest_base(hours, terms, load.repeats)
-    return Day(load=load, peak=fleet, hours=tuple(hours), base=base, terms=terms).order
+    return DailySchedule(load=load, peak=fleet, hours=tuple(hours), base=base, terms=terms).order
 
 
-def _least_gpus(fleet: Fleet, rate: float) -> int:
+def _least_gpus(fleet: FeasiblePlan, rate: float) -> int:
     """At least the GPUs that serve a rate with workers like those of a fleet, in whole workers.
 
     Pools may be more efficient in other numbers of workers.
     """
     workers = gpus_of_workers(fleet.row) or [1]
-    most = number(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
+    most = number_or_nan(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
     if len(workers) > 1:
         most *= MORE_EFFICIENT
     step = math.gcd(*workers)
     return max(step * math.ceil(rate * fleet.num_gpus / most / step), sum(workers))
 
 
-def _sure_share(fleet: Fleet) -> float:
+def _sure_share(fleet: FeasiblePlan) -> float:
     """What of its predicted rate is sure at the confidence of the size."""
     rates = (one for one in fleet.margins if one.name == RATE)
     return next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
 
 
-def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Startup) -> Day:
+def _day(
+    request: Request, peak: FeasiblePlan, load: LoadProfile, terms: HourlyPrices, startup: Startup
+) -> DailySchedule:
     """The day of a service whose peak is served by a fleet."""
-    fleets = fleets_by_rate(pinned_to(request, peak), peak, load)
+    fleets = fleets_by_rate(request_with_layout(request, peak), peak, load)
     startup_time = startup.seconds(peak.row)
     if startup_time >= HOUR * load.hours:
         raise SearchSpaceError(
@@ -353,7 +361,7 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Start
         )
     hours = hours_of(load, fleets, startup_time)
     base = cheapest_base(hours, terms, load.repeats)
-    return Day(
+    return DailySchedule(
         load=load,
         peak=peak,
         hours=tuple(replace(hour, base=base) for hour in hours),
@@ -363,7 +371,9 @@ def _day(request: Request, peak: Fleet, load: Load, terms: Terms, startup: Start
     )
 
 
-def hours_of(load: Load, fleets: Mapping[float, Fleet], startup_time: float) -> list[Hour]:
+def hours_of(
+    load: LoadProfile, fleets: Mapping[float, FeasiblePlan], startup_time: float
+) -> list[DayPeriod]:
     """Each period of a load with its fleet, and the GPUs that run in its parts.
 
     A GPU starts ``startup_time`` seconds before a period that needs it. One that would be needed
@@ -372,23 +382,25 @@ def hours_of(load: Load, fleets: Mapping[float, Fleet], startup_time: float) -> 
     starts = [period.start for period in load.periods]
     serving = [fleets[period.request_rate] for period in load.periods]
     gpus = [fleet.num_gpus for fleet in serving]
-    running = most_ahead(starts, gpus, startup_time / HOUR, load.hours).split(starts)
+    running = rolling_maximum(starts, gpus, startup_time / HOUR, load.hours).split(starts)
     paid: list[list[tuple[float, float]]] = [[] for _ in starts]
     for start, end, number_running in running.parts():
         paid[bisect_right(starts, start) - 1].append((end - start, number_running))
     return [
-        Hour(
+        DayPeriod(
             period=period,
             num_gpus=fleet.num_gpus,
             base=0,
-            capacity=number(fleet.row[_CAPACITY]),
+            capacity=number_or_nan(fleet.row[_CAPACITY]),
             paid=tuple(parts),
         )
         for period, fleet, parts in zip(load.periods, serving, paid, strict=True)
     ]
 
 
-def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Fleet]:
+def fleets_by_rate(
+    pinned: Request, peak: FeasiblePlan, load: LoadProfile
+) -> dict[float, FeasiblePlan]:
     """The fleet of one layout for every rate of a load: the smallest that serves it or more.
 
     A fleet that serves a higher rate serves a lower one too. Pools of a few workers may miss a
@@ -409,7 +421,9 @@ def fleets_by_rate(pinned: Request, peak: Fleet, load: Load) -> dict[float, Flee
     return {rate: _between(rates, found, rate, step) for rate in requested}
 
 
-def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, step: int) -> Fleet:
+def _between(
+    rates: Sequence[float], found: Mapping[float, FeasiblePlan], rate: float, step: int
+) -> FeasiblePlan:
     """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
     place = bisect_left(rates, rate)
     above = found[rates[place]]
@@ -419,12 +433,12 @@ def _between(rates: Sequence[float], found: Mapping[float, Fleet], rate: float, 
         return above
     share = (rate - rates[place - 1]) / (rates[place] - rates[place - 1])
     gpus = below.num_gpus + step * math.ceil(share * more / step)
-    low, high = (number(fleet.row[_CAPACITY]) for fleet in (below, above))
+    low, high = (number_or_nan(fleet.row[_CAPACITY]) for fleet in (below, above))
     capacity = low + (high - low) * (gpus - below.num_gpus) / more
     return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
 
 
-def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
+def _at_most(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
     """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
     asked = replace(pinned, request_rate=max(rate, _LEAST_RATE))
     fleet = fleet_of(asked)
@@ -433,7 +447,7 @@ def _at_most(pinned: Request, rate: float, above: Fleet) -> Fleet:
     return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
 
 
-def _smallest_at_load(asked: Request, above: Fleet) -> Fleet | None:
+def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | None:
     """The smallest fleet that keeps the limits where its requests are shared by all its replicas.
 
     A search takes as few replicas as the rate needs. Where a burst is too long for these, more
@@ -441,14 +455,14 @@ def _smallest_at_load(asked: Request, above: Fleet) -> Fleet | None:
     """
     step = math.gcd(*(gpus_of_workers(above.row) or [1]))
     counts = range(step, above.num_gpus, step)
-    known = cache(partial(fleet_on, asked))
+    known = cache(partial(fleet_on, request))
     place = bisect_left(counts, True, key=lambda count: known(count) is not None)
     return known(counts[place]) if place < len(counts) else None
 
 
-def fleet_on(asked: Request, num_gpus: int) -> Fleet | None:
+def fleet_on(request: Request, num_gpus: int) -> FeasiblePlan | None:
     """A fleet of so many GPUs that keeps the limits at the load; None where none does."""
-    plan = make_plan(replace(asked, num_gpus=num_gpus, objectives=()))
+    plan = make_plan(replace(request, num_gpus=num_gpus, objectives=()))
     for source in plan.problem.sources:
         for block in source.blocks((), ()):
             if block.candidates is None:
@@ -457,11 +471,11 @@ def fleet_on(asked: Request, num_gpus: int) -> Fleet | None:
             rows = np.flatnonzero(plan.problem.codes(loaded) == 0)
             if rows.size:
                 first = loaded.configurations.rows(rows[:1])
-                return Fleet.of(plan, at_load(source.judged(first)))
+                return FeasiblePlan.of(plan, at_load(source.judged(first)))
     return None
 
 
-def pinned_to(request: Request, fleet: Fleet) -> Request:
+def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
     """The request whose only layout is that of a fleet; the copies of it follow from the rate."""
     row = fleet.row
     names = [name for name in terms_of("serve", "parameter") if name != "num_gpus"]
@@ -479,7 +493,7 @@ def pinned_to(request: Request, fleet: Fleet) -> Request:
     )
 
 
-def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
+def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> HourlyPrices:
     """The cheapest contract to hold GPUs all day, and the cheapest by the hour.
 
     ``contracts`` are those that may be used, a year's reservation and on demand where none is
@@ -495,10 +509,10 @@ def terms_for(request: Request, contracts: Sequence[str | None]) -> Terms:
         if math.isnan(usual) and any(contracts):
             listed = ", ".join(map(str, named))
             raise SearchSpaceError(f"{request.gpu}: no price is known under {listed}.")
-        return Terms(base=usual, base_contract="", hourly=usual, hourly_contract="")
+        return HourlyPrices(base=usual, base_contract="", hourly=usual, hourly_contract="")
     hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
     base = _least(known, COMMITTED) or hourly
-    return Terms(
+    return HourlyPrices(
         base=known[base], base_contract=str(base), hourly=known[hourly], hourly_contract=str(hourly)
     )
 

@@ -8,15 +8,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner.base import text
-from planner.base.cells import Value, number
+from planner.base.cells import Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import DAY, HOUR, KILOWATT, MEGAWATT, MONTH, YEAR, parse_quantity
-from planner.decide.api_comparison import ApiComparison, Offer, compared_with_apis
-from planner.decide.sizing.day import pinned_to
-from planner.decide.sizing.fleet import RATE, Fleet, Missed, gpus_of_workers, reason_of
+from planner.decide.api_comparison import ApiComparison, Offer, compare_with_apis
+from planner.decide.sizing.day import request_with_layout
+from planner.decide.sizing.fleet import (
+    RATE,
+    FeasiblePlan,
+    NearMiss,
+    closest_reason,
+    gpus_of_workers,
+)
 from planner.decide.sizing.searches import Searches, best_of_groups, fleet_of, serving_size
 from planner.errors import SearchSpaceError
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.source import Candidates
 from planner.question.names import BUDGET
 from planner.question.request import Request
@@ -60,7 +66,7 @@ class Budget:
         return math.nan if self.period is None else self.amount / self.period
 
 
-def read_budget(given: object, said: str = "budget") -> Budget:
+def read_budget(given: object, option_name: str = "budget") -> Budget:
     """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
 
     Raises SearchSpaceError if it is no amount, or its period is none.
@@ -72,19 +78,19 @@ def read_budget(given: object, said: str = "budget") -> Budget:
     amount, period = words[0], words[1] if len(words) > 1 else None
     if period is not None and period not in _PERIODS:
         raise SearchSpaceError(
-            f"{said} {given}: {period!r} is no period; say per hour, day, month or year."
+            f"{option_name} {given}: {period!r} is no period; say per hour, day, month or year."
         )
     try:
         value = parse_quantity(amount, "usd", "USD")
     except ValueError as error:
-        raise SearchSpaceError(f"{said} {given}: {error}.") from error
+        raise SearchSpaceError(f"{option_name} {given}: {error}.") from error
     if value <= 0:
-        raise SearchSpaceError(f"{said} {given}: is no money to spend.")
+        raise SearchSpaceError(f"{option_name} {given}: is no money to spend.")
     return Budget(amount=value, period=None if period is None else _PERIODS[period])
 
 
 @record(kw_only=True)
-class Yield:
+class BudgetResult:
     """Load that a fleet carries within a limit of power or a budget.
 
     Parameters
@@ -94,25 +100,25 @@ class Yield:
     pue : power of the building over that of the IT equipment; None: unknown
     """
 
-    fleet: Fleet
+    fleet: FeasiblePlan
     api: ApiComparison
     pue: float | None = None
 
     @property
     def output_tokens(self) -> float:
         """Generated tokens per second [1/s]."""
-        return number(self.fleet.row["output_tokens_per_s"])
+        return number_or_nan(self.fleet.row["output_tokens_per_s"])
 
     @property
     def users(self) -> float:
         """Requests in flight at once: by Little's law those of a second times their latency."""
         row = self.fleet.row
-        return number(row["requests_per_s"]) * number(row["request_latency_s"])
+        return number_or_nan(row["requests_per_s"]) * number_or_nan(row["request_latency_s"])
 
     @property
     def megawatts(self) -> float:
         """Power of the building [MW]; NaN: unknown power of the GPU."""
-        return number(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
+        return number_or_nan(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
 
     @property
     def offer(self) -> Offer | None:
@@ -124,7 +130,7 @@ class Yield:
         """Revenue at the median API price [USD/h]; NaN: no published price."""
         if self.offer is None:
             return math.nan
-        return self.offer.cost * number(self.fleet.row["requests_per_s"]) * HOUR
+        return self.offer.cost * number_or_nan(self.fleet.row["requests_per_s"]) * HOUR
 
     @property
     def profit(self) -> float:
@@ -139,7 +145,7 @@ class Yield:
         each = {
             "gpus_per_megawatt": self.fleet.num_gpus / mega,
             "output_tokens_per_s_per_megawatt": self.output_tokens / mega,
-            "requests_per_s_per_megawatt": number(row["requests_per_s"]) / mega,
+            "requests_per_s_per_megawatt": number_or_nan(row["requests_per_s"]) / mega,
             "users": self.users,
             "users_per_megawatt": self.users / mega,
             "cost_per_hour_per_megawatt_usd": self.fleet.cost / mega,
@@ -149,7 +155,7 @@ class Yield:
             "break_even_utilization": math.nan if offer is None else offer.utilization,
         }
         return {
-            **{name: known_value(value) for name, value in each.items()},
+            **{name: value_or_none(value) for name, value in each.items()},
             "pue": self.pue,
             "api_provider": None if offer is None else offer.price.provider,
             "api_prices": len(self.api.current) or len(self.api.offers),
@@ -157,7 +163,7 @@ class Yield:
 
 
 @dataclass
-class Envelope:
+class BudgetSearch:
     """The search of one GPU under one contract: the most tokens within watts, dollars or both.
 
     ``request`` has the bound of power, ``budget`` [USD/s] that of the price of all GPUs.
@@ -166,7 +172,7 @@ class Envelope:
     request: Request
     budget: float | None = None
 
-    def most(self) -> tuple[Yield | None, str]:
+    def most(self) -> tuple[BudgetResult | None, str]:
         """What carries most; without one, why there is none.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -212,35 +218,39 @@ class Envelope:
                 return "the price is unknown: give --price"
             bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
             if not bounds[-1]:
-                budget, each = text.dollars(self.budget * HOUR), text.dollars(price * HOUR)
+                budget, each = text.format_usd(self.budget * HOUR), text.format_usd(price * HOUR)
                 gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
                 return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
         return int(min(bound for bound in bounds if bound is not None))
 
-    def _layouts(self, count: int) -> tuple[list[Fleet], str]:
+    def _layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
         """The layouts that make most of a watt or of a dollar on so many GPUs, or why none does."""
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         asked = replace(self.request, num_gpus=count, constraints=bounds)
-        searches, found, missed = Searches((self.request.one_contract,)), dict[str, Fleet](), []
+        searches, found, missed = (
+            Searches((self.request.one_contract,)),
+            dict[str, FeasiblePlan](),
+            [],
+        )
         for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
             if bound is None:
                 continue
             plan, result = searches.of(replace(asked, objectives=(_PER_TOKEN[name],)))
-            missed.append(Missed.of(plan, result))
-            fleets = [Fleet.of(*pair) for pair in best_of_groups(plan, result)]
-            fleets.sort(key=lambda fleet: number(fleet.row[_COLUMN[name]]))
-            found |= {str(pinned_to(asked, one)): one for one in fleets[:_LAYOUTS]}
-        return [*found.values()], "" if found else reason_of(missed)
+            missed.append(NearMiss.of(plan, result))
+            fleets = [FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)]
+            fleets.sort(key=lambda fleet: number_or_nan(fleet.row[_COLUMN[name]]))
+            found |= {str(request_with_layout(asked, one)): one for one in fleets[:_LAYOUTS]}
+        return [*found.values()], "" if found else closest_reason(missed)
 
-    def _grown(self, fleet: Fleet, most: int) -> Yield | None:
+    def _grown(self, fleet: FeasiblePlan, most: int) -> BudgetResult | None:
         """As many GPUs of a layout as are within all bounds; None where a step of them is not."""
         step = self._step(fleet, most)
         count = most // step * step
         if self._power is not None:
-            each = number(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
+            each = number_or_nan(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
             count = min(count, math.floor(self._power / each / step) * step)
-        best: Yield | None = None
+        best: BudgetResult | None = None
         tried = set[int]()
         while count >= step and count not in tried and len(tried) < _CORRECTIONS:
             tried.add(count)
@@ -254,21 +264,21 @@ class Envelope:
             count = min(left, most // step * step if found is not None else count - step)
         return best
 
-    def _step(self, fleet: Fleet, most: int) -> int:
+    def _step(self, fleet: FeasiblePlan, most: int) -> int:
         """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
         is_pool = fleet.row.get("prefill_replicas") is not None
-        copy = 1 if is_pool else fleet.num_gpus // int(number(fleet.row["replicas"]))
+        copy = 1 if is_pool else fleet.num_gpus // int(number_or_nan(fleet.row["replicas"]))
         node = self._cluster.gpus_per_node
         if most < node or self._power is None:
             return fleet.num_gpus if is_pool and most < node else copy
         return math.lcm(copy, node)
 
-    def _sized_by_rate(self, best: Yield, most: int) -> list[Yield]:
+    def _sized_by_rate(self, best: BudgetResult, most: int) -> list[BudgetResult]:
         """The plans that a size for a rate finds where it costs what the budget allows.
 
         A rate decides the replicas and what they meet, so that another layout may be the best.
         """
-        rate = number(best.fleet.row["requests_per_s"])
+        rate = number_or_nan(best.fleet.row["requests_per_s"])
         alike = self._scaled(best.fleet, rate, most)
         rate = rate if alike is None else _sure_rate(alike) * most / alike.num_gpus
         searches = Searches((self.request.one_contract,))
@@ -287,20 +297,20 @@ class Envelope:
             if num_gpus <= most and (carried := self._carried_by(fleet)) is not None
         ]
 
-    def _scaled(self, fleet: Fleet, rate: float, most: int) -> Fleet | None:
+    def _scaled(self, fleet: FeasiblePlan, rate: float, most: int) -> FeasiblePlan | None:
         """A layout for about a rate, or for as much less of it as so many GPUs serve."""
         for _ in range(_CORRECTIONS):
             asked = replace(self.request, num_gpus=None, request_rate=rate)
-            found = fleet_of(replace(pinned_to(asked, fleet), request_rate=rate))
+            found = fleet_of(replace(request_with_layout(asked, fleet), request_rate=rate))
             if found is None or found.num_gpus <= most:
                 return found
             rate *= most / found.num_gpus * (1 - _ROUNDED)
         return None
 
-    def _carried_by(self, fleet: Fleet) -> Yield | None:
+    def _carried_by(self, fleet: FeasiblePlan) -> BudgetResult | None:
         """What a fleet that keeps its limits at a rate carries at most; None above the power."""
         asked = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
-        pinned = pinned_to(asked, fleet)
+        pinned = request_with_layout(asked, fleet)
         numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
         power = {POWER: self._power} if self._power is not None else {}
         is_pool = fleet.row.get("prefill_replicas") is not None
@@ -315,12 +325,14 @@ class Envelope:
         carried = _yield_of(*best)
         return replace(carried, fleet=replace(carried.fleet, margins=margins))
 
-    def _at(self, fleet: Fleet, count: int, step: int) -> tuple[Yield | None, float]:
+    def _at(self, fleet: FeasiblePlan, count: int, step: int) -> tuple[BudgetResult | None, float]:
         """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
 
         NaN where no power is asked for, or something else is missed.
         """
-        pinned = pinned_to(replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet)
+        pinned = request_with_layout(
+            replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
+        )
         times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode == DISAGGREGATED else 1
         part = count // times // step * step
         power = {POWER: self._power / times} if self._power is not None else {}
@@ -328,8 +340,8 @@ class Envelope:
         plan, result = Searches((self.request.one_contract,)).of(asked)
         best = next(best_of_groups(plan, result), None)
         if best is not None and times > 1:
-            row = Fleet.of(*best).row
-            numbers = {name: times * int(number(row[name])) for name in NUMBERS}
+            row = FeasiblePlan.of(*best).row
+            numbers = {name: times * int(number_or_nan(row[name])) for name in NUMBERS}
             settings = {**pinned.settings, **numbers}
             asked = replace(
                 asked,
@@ -346,30 +358,30 @@ class Envelope:
         shares = [one.sure / one.bound for one in carried.fleet.margins if one.name == POWER]
         return carried, shares[0] if shares else math.nan
 
-    def _too_little(self, fleet: Fleet, count: int) -> str:
+    def _too_little(self, fleet: FeasiblePlan, count: int) -> str:
         """What one node of a layout draws."""
-        plain = Envelope(request=replace(self.request, constraints={}), budget=self.budget)
+        plain = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
         one, _ = plain._at(fleet, count, count)
         if one is None or self._power is None:
-            return f"nothing carries requests on {text.gpus(count)} within the limits"
-        draws = text.watts(KILOWATT * number(one.fleet.row["power_kw"]))
-        return f"a node of {count} draws {draws}, above {text.watts(self._power)}"
+            return f"nothing carries requests on {text.format_gpus(count)} within the limits"
+        draws = text.format_kw(KILOWATT * number_or_nan(one.fleet.row["power_kw"]))
+        return f"a node of {count} draws {draws}, above {text.format_kw(self._power)}"
 
 
-def _sure_rate(fleet: Fleet) -> float:
+def _sure_rate(fleet: FeasiblePlan) -> float:
     """Requests per second that a fleet for a rate serves at the confidence."""
     return next(one.sure for one in fleet.margins if one.name == RATE)
 
 
-def _yield_of(plan: Plan, candidates: Candidates) -> Yield:
+def _yield_of(plan: Plan, candidates: Candidates) -> BudgetResult:
     """What one configuration of a plan carries."""
     profile = plan.problem.sources[0].site.power
-    return Yield(
-        fleet=Fleet.of(plan, candidates),
-        api=compared_with_apis(plan, candidates),
+    return BudgetResult(
+        fleet=FeasiblePlan.of(plan, candidates),
+        api=compare_with_apis(plan, candidates),
         pue=None if profile is None else profile.pue.value,
     )
 
 
-def _most_tokens(one: Yield) -> tuple[float, int]:
-    return one.output_tokens, -one.fleet.num_gpus
+def _most_tokens(budget_result: BudgetResult) -> tuple[float, int]:
+    return budget_result.output_tokens, -budget_result.fleet.num_gpus

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.base import text
-from planner.base.cells import Row, number
+from planner.base.cells import Row, number_or_nan
 from planner.decide.fitting import MEMORIES, MOST_GPUS, change_on
 from planner.decide.near import Change, MayBe
 from planner.decide.sizing.envelope import POWER, Budget
-from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.load import Load
-from planner.decide.sizing.searches import coarse, whole_nodes
-from planner.decide.sizing.size import Progress, Sizes, ordered, sure
+from planner.decide.sizing.fleet import FeasiblePlan, Size
+from planner.decide.sizing.load import LoadProfile
+from planner.decide.sizing.searches import node_multiples, one_per_doubling
+from planner.decide.sizing.size import Progress, Sizes, ordered, with_default_confidence
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.question.terms import terms_about
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import settings_of
+from planner.workloads.pinned import non_default_parameters
 from planner.workloads.place import gpu_counts
-from planner.workloads.plan import Plan, evaluated, one_configuration
+from planner.workloads.plan import Plan, evaluate, make_single_plan
 
 
-def is_only_to_fit(request: Request, load: Load | None, budget: Budget | None) -> bool:
+def is_only_to_fit(request: Request, load: LoadProfile | None, budget: Budget | None) -> bool:
     """Whether there is no rate, deadline, budget or limit to size GPUs for."""
     bounds = {*terms_about("training_target"), POWER} & {*request.constraints}
     return request.request_rate is None and not (bounds or load or budget)
@@ -46,7 +46,7 @@ def fewest_that_fit(
     """
     sizes, errors = list[Size](), list[PlannerError]()
     for at, (question, may_be) in enumerate(requests, start=1):
-        request = sure(question)
+        request = with_default_confidence(question)
         for contract in contracts:
             try:
                 sizes.append(_size(replace(request, contract=contract), may_be, counts))
@@ -58,30 +58,32 @@ def fewest_that_fit(
             progress(at)
     if len(errors) == len(sizes):
         raise errors[0]
-    return Sizes(request=sure(requests[0][0]), sizes=ordered(sizes), fits_alone=True)
+    return Sizes(
+        request=with_default_confidence(requests[0][0]), sizes=ordered(sizes), fits_alone=True
+    )
 
 
 def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
     """The first number of GPUs of one type on which a plan surely fits."""
-    current = one_configuration(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
-    evaluation = evaluated(current)
+    current = make_single_plan(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
+    evaluation = evaluate(current)
     cluster = evaluation.source.setting.machine.cluster
     most = min(MOST_GPUS, cluster.max_gpus or MOST_GPUS)
-    numbers = tuple(counts) or whole_nodes(cluster.gpus_per_node, most)
+    numbers = tuple(counts) or node_multiples(cluster.gpus_per_node, most)
 
     def first(among: Sequence[int], *, only_layout: bool = True) -> Change | None:
         changes = (change_on(current, evaluation, may_be, count, only_layout) for count in among)
         return next((change for change in changes if change is not None), None)
 
-    change = first(coarse(numbers))
+    change = first(one_per_doubling(numbers))
     if change is not None:
-        end = number(change.row["num_gpus"])
+        end = number_or_nan(change.row["num_gpus"])
         change = first([count for count in numbers if end / 2 <= count < end]) or change
         plan = _plan_of(request, change.row)
-        fleet = Fleet.of(plan, evaluated(plan).candidates)
+        fleet = FeasiblePlan.of(plan, evaluate(plan).candidates)
         contract = str(fleet.row.get("contract") or request.one_contract or "")
         return Size(gpu=evaluation.source.gpu, contract=contract, fewest=fleet, tried=numbers)
-    other = first(coarse(numbers), only_layout=False)
+    other = first(one_per_doubling(numbers), only_layout=False)
     reason = f"does not fit on {_span(numbers)}{_with(other)}"
     if evaluation.rejected_by not in ("", *MEMORIES):
         reason = f"impossible on {_span(numbers)}: {_description(evaluation)}"
@@ -98,8 +100,8 @@ def _description(evaluation: Evaluation) -> str:
 
 def _span(counts: Sequence[int]) -> str:
     """``1 to 1,024 GPUs``, or the one number of GPUs that was tried."""
-    last = text.gpus(counts[-1])
-    return last if len(counts) == 1 else f"{text.count(counts[0])} to {last}"
+    last = text.format_gpus(counts[-1])
+    return last if len(counts) == 1 else f"{text.format_count(counts[0])} to {last}"
 
 
 def _with(change: Change | None) -> str:
@@ -107,13 +109,13 @@ def _with(change: Change | None) -> str:
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
-    words = ", ".join(f"{name} {text.value(change.row[name])}" for name in sorted(names))
-    return f"; it fits on {text.gpus(number(change.row['num_gpus']))} with {words}"
+    words = ", ".join(f"{name} {text.format_parameter(change.row[name])}" for name in sorted(names))
+    return f"; it fits on {text.format_gpus(number_or_nan(change.row['num_gpus']))} with {words}"
 
 
 def _plan_of(request: Request, row: Row) -> Plan:
     """The plan of a row on its number of GPUs."""
     names = [name for name in ("num_gpus", "global_batch_size") if name in row]
-    changed: dict[str, object] = {name: int(number(row[name])) for name in names}
-    settings = settings_of(request.workload, row)
-    return one_configuration(request.changed(settings=settings, **changed))
+    changed: dict[str, object] = {name: int(number_or_nan(row[name])) for name in names}
+    settings = non_default_parameters(request.workload, row)
+    return make_single_plan(request.changed(settings=settings, **changed))

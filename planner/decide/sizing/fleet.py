@@ -11,13 +11,13 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import first
-from planner.base.cells import Row, Value, number
+from planner.base.cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN
-from planner.confidence.ranking import Standing, most_known, tied
+from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported
 from planner.configurations.table import PREFILL
-from planner.decide.open_facts import MovingFact
+from planner.decide.open_facts import SensitiveAssumption
 from planner.optimize.collector import NearestMiss, why
 from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value
 from planner.optimize.result import SearchResult
@@ -25,19 +25,19 @@ from planner.optimize.result_columns import (
     BASIS,
     RUNS,
     TIE_FACTOR,
-    bad_case,
-    ends_apart,
+    distinguishing_interval,
     ends_of,
     full_row,
+    pessimistic_value,
     standing_of,
 )
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import ENDINGS, glossary, terms_about
-from planner.workloads.plan import EACH_ITS_OWN, Plan
+from planner.workloads.plan import EACH_ITS_DEFAULT, Plan
 
 if TYPE_CHECKING:
-    from planner.decide.sizing.day import Day
-    from planner.decide.sizing.envelope import Yield
+    from planner.decide.sizing.day import DailySchedule
+    from planner.decide.sizing.envelope import BudgetResult
 
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 RATE = "request_rate"
@@ -70,7 +70,7 @@ class Margin:
     bound : bound
     predicted : predicted value, the median
     sure : value that the requested ``confidence`` of runs keeps
-    is_known : published runs determine the error; otherwise ``sure`` is the prediction
+    has_errors : published runs determine the error; otherwise ``sure`` is the prediction
     """
 
     name: str
@@ -79,7 +79,7 @@ class Margin:
     bound: float
     predicted: float
     sure: float
-    is_known: bool
+    has_errors: bool
 
     @property
     def spare(self) -> float:
@@ -93,31 +93,31 @@ class Margin:
 
 
 @record(kw_only=True)
-class Fleet:
+class FeasiblePlan:
     """A plan that keeps every limit.
 
     Parameters
     ----------
     row : result columns with intervals
     margins : margin of each limit
-    asked : question in sentences
+    limit_names : question in sentences
     chosen : assumed values by question
     """
 
     row: Row
     margins: tuple[Margin, ...]
-    asked: tuple[str, ...] = ()
+    limit_names: tuple[str, ...] = ()
     chosen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def num_gpus(self) -> int:
         """GPUs of the plan."""
-        return int(number(self.row["num_gpus"]))
+        return int(number_or_nan(self.row["num_gpus"]))
 
     @property
     def cost(self) -> float:
         """Cost of a run [USD] or of a service [USD/h]; NaN: unknown price."""
-        return number(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
+        return number_or_nan(self.row.get("cost_usd", self.row.get("cost_per_hour_usd")))
 
     @property
     def bad_cost(self) -> float:
@@ -156,7 +156,7 @@ class Fleet:
         return math.inf if self.tightest is None else self.tightest.share
 
     @classmethod
-    def of(cls, plan: Plan, candidates: Candidates) -> Fleet:
+    def of(cls, plan: Plan, candidates: Candidates) -> FeasiblePlan:
         """The fleet of one configuration of a plan.
 
         Parameters
@@ -166,15 +166,15 @@ class Fleet:
         """
         source = candidates.source
         row = full_row(candidates, [source])
-        row = {**row, **_grounds(plan, candidates, int(number(row["num_gpus"])))}
+        row = {**row, **_grounds(plan, candidates, int(number_or_nan(row["num_gpus"])))}
         return cls(
             row=row,
             margins=tuple(_margins(plan, candidates)),
-            asked=tuple(plan.workload.wording.asked(source.setting)),
+            limit_names=tuple(plan.workload.wording.question_lines(source.setting)),
             chosen={
                 name: told
                 for name in _OF_WORK
-                if (told := plan.defaults.get(name)) and told != EACH_ITS_OWN
+                if (told := plan.defaults.get(name)) and told != EACH_ITS_DEFAULT
             },
         )
 
@@ -184,9 +184,9 @@ def gpus_of_workers(row: Mapping[str, object]) -> list[int]:
     sizes = list[tuple[int, int]]()
     for worker in ("", PREFILL):
         if replicas := row.get(f"{worker}replicas"):
-            degrees = (number(row.get(worker + name) or 1) for name in _OF_REPLICAS)
-            sizes.append((int(number(replicas)), int(math.prod(degrees))))
-    is_all = sum(replicas * gpus for replicas, gpus in sizes) == number(row["num_gpus"])
+            degrees = (number_or_nan(row.get(worker + name) or 1) for name in _OF_REPLICAS)
+            sizes.append((int(number_or_nan(replicas)), int(math.prod(degrees))))
+    is_all = sum(replicas * gpus for replicas, gpus in sizes) == number_or_nan(row["num_gpus"])
     return [gpus for _, gpus in sizes] if is_all else []
 
 
@@ -200,11 +200,11 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
     An hour of a service costs what it says; what is needed of it errs with what is carried.
     """
     column = RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST
-    value = number(row.get(column))
-    low, high = ends_apart(column, row) or (math.nan, math.nan)
+    value = number_or_nan(row.get(column))
+    low, high = distinguishing_interval(column, row) or (math.nan, math.nan)
     if column == HOURLY_COST and not math.isfinite(low + high):
-        carried = number(row.get(_CAPACITY))
-        least, most = (number(row.get(end)) for end in ends_of(_CAPACITY))
+        carried = number_or_nan(row.get(_CAPACITY))
+        least, most = (number_or_nan(row.get(end)) for end in ends_of(_CAPACITY))
         if carried > 0 and least > 0:
             low, high = value * carried / most, value * carried / least
     return value, low, high
@@ -216,11 +216,11 @@ def bad_cost(row: Mapping[str, object]) -> float:
     A service is sized at its confidence: its cost holds already what may be needed.
     """
     if row.get(RUN_COST) is None:
-        return number(row.get(HOURLY_COST))
-    return bad_case(RUN_COST, row, 1)
+        return number_or_nan(row.get(HOURLY_COST))
+    return pessimistic_value(RUN_COST, row, 1)
 
 
-def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
+def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """Rows of choices, the one to take first, then the cheapest in a bad case, then the fewest
     GPUs.
 
@@ -229,21 +229,21 @@ def by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
 
     def order(row: Mapping[str, object]) -> tuple[float, float]:
         cost = bad_cost(row)
-        return math.inf if math.isnan(cost) else cost, number(row.get("num_gpus"))
+        return math.inf if math.isnan(cost) else cost, number_or_nan(row.get("num_gpus"))
 
     found = sorted(rows, key=order)
     cheapest = [row for row in found if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
         return found
-    first = cheapest[most_known([cost_standing(row) for row in cheapest])]
+    first = cheapest[best_supported([cost_standing(row) for row in cheapest])]
     return [first, *(row for row in found if row is not first)]
 
 
-def cost_standing(row: Mapping[str, object]) -> Standing:
+def cost_standing(row: Mapping[str, object]) -> RankedPlan:
     """A row among others by what it costs."""
     value, low, high = cost_ends(row)
     found = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
-    time = number(row.get("time_to_train_days"))
+    time = number_or_nan(row.get("time_to_train_days"))
     return found._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
 
 
@@ -252,7 +252,7 @@ def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
     standings = [cost_standing(row) for row in rows]
     first = standings[0]
     return [
-        place > 0 and first.value > 0 and tied(first, standing)
+        place > 0 and first.value > 0 and are_plans_tied(first, standing)
         for place, standing in enumerate(standings)
     ]
 
@@ -284,25 +284,25 @@ class Size:
 
     gpu: str
     contract: str
-    fewest: Fleet | None = None
-    cheapest: Fleet | None = None
-    fastest: Fleet | None = None
-    simplest: Fleet | None = None
+    fewest: FeasiblePlan | None = None
+    cheapest: FeasiblePlan | None = None
+    fastest: FeasiblePlan | None = None
+    simplest: FeasiblePlan | None = None
     reason: str = ""
     tried: tuple[int, ...] = ()
     not_tried: tuple[int, ...] = ()
     is_other_contract: bool = False
-    precision: MovingFact | None = None
-    day: Day | None = None
-    day_of_fewest: Day | None = None
-    carried: Yield | None = None
+    precision: SensitiveAssumption | None = None
+    day: DailySchedule | None = None
+    day_of_fewest: DailySchedule | None = None
+    carried: BudgetResult | None = None
     assumed: Mapping[str, float] = field(default_factory=dict)
-    fewest_at_assumed: Fleet | None = None
+    fewest_at_assumed: FeasiblePlan | None = None
 
     @property
-    def choices(self) -> dict[str, Fleet]:
+    def choices(self) -> dict[str, FeasiblePlan]:
         """The different fleets by what they are best at."""
-        choices: dict[str, Fleet] = {}
+        choices: dict[str, FeasiblePlan] = {}
         if self.carried is not None:
             return {MOST: self.carried.fleet}
         for name in (FEWEST, CHEAPEST, FASTEST, SIMPLEST):
@@ -326,10 +326,10 @@ class Size:
         return best is not None and best.is_proven
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RankedPlan:
         """Standing among other sizes by cost, of a load by the cost of a day."""
         best = self.cheapest or self.fewest
-        found = Standing(math.nan) if best is None else cost_standing(best.row)
+        found = RankedPlan(math.nan) if best is None else cost_standing(best.row)
         if self.day is None or not found.value:
             return found
         ends = {n: getattr(found, n) * self.day.cost / found.value for n in _OF_COST}
@@ -378,7 +378,7 @@ def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Val
     return {
         BASIS: None if sure is None else sure.basis,
         TIE_FACTOR: None if sure is None else float(sure.layout),
-        "assumed": text.assumed_in_short(plan.assumed),
+        "assumed": text.summarize_assumed(plan.assumed),
     }
 
 
@@ -406,7 +406,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
             bound=limit.bound,
             predicted=first(candidates.value(limit.name)),
             sure=first(limit.judged(candidates)),
-            is_known=not is_unknown(source, limit.name, limit.confidence, limit.sign),
+            has_errors=not is_unknown(source, limit.name, limit.confidence, limit.sign),
         )
     rate, confidence = plan.request.request_rate, plan.request.limit_confidence
     if rate is None or any(limit.name == RATE for limit in plan.problem.constraints):
@@ -418,7 +418,7 @@ def _margins(plan: Plan, candidates: Candidates) -> Iterator[Margin]:
         bound=rate,
         predicted=first(candidates.value(RATE)),
         sure=first(sure_value(candidates, RATE, confidence, -1)),
-        is_known=confidence == MEDIAN or not is_unknown(source, RATE, confidence, -1),
+        has_errors=confidence == MEDIAN or not is_unknown(source, RATE, confidence, -1),
     )
 
 
@@ -436,7 +436,7 @@ def deadline_of(plan: Plan) -> Constraint | None:
 
 
 @dataclass
-class Floor:
+class LowerBound:
     """The number of GPUs that is too few, from what was looked at so far.
 
     It falls when a more efficient run is seen: what it ruled out before is then open again.
@@ -474,9 +474,11 @@ class Floor:
             return
         self.efficient = min(self.efficient, count * time)
         for source in plan.problem.sources:
-            if source.told not in self.factors:
-                self.factors[source.told] = _least_factor(source, limit)
-        self.limit = limit.bound / min(self.factors[one.told] for one in plan.problem.sources)
+            if source.description not in self.factors:
+                self.factors[source.description] = _least_factor(source, limit)
+        self.limit = limit.bound / min(
+            self.factors[one.description] for one in plan.problem.sources
+        )
 
     def had_no_room(self, result: SearchResult, count: int) -> None:
         """Take in that nothing fitted ``count`` GPUs: at best all memory is shared evenly.
@@ -503,7 +505,7 @@ def _least_factor(source: Source, limit: Constraint) -> float:
 
 
 @record(kw_only=True)
-class Missed:
+class NearMiss:
     """What came closest; ``excess`` is how far beyond the bound, as a share.
 
     ``num_gpus`` is 0 where their number follows from other things.
@@ -530,7 +532,7 @@ class Missed:
         return -self.limit, self.excess, -self.num_gpus
 
     @classmethod
-    def of(cls, plan: Plan, result: SearchResult, num_gpus: int = 0) -> Missed:
+    def of(cls, plan: Plan, result: SearchResult, num_gpus: int = 0) -> NearMiss:
         """The nearest miss of a search that found nothing."""
         limits = [limit.name for limit in plan.problem.constraints]
         misses = [one for one in result.nearest_misses if one.rejection in limits]
@@ -550,7 +552,7 @@ class Missed:
         return cls(num_gpus=num_gpus, words=words, excess=math.inf, limit=-1)
 
 
-def reason_of(missed: Sequence[Missed]) -> str:
+def closest_reason(missed: Sequence[NearMiss]) -> str:
     """The reason of the number of GPUs that came closest; limits count before memory and rules."""
     best = min(missed, key=lambda one: one.order, default=None)
     return "no number of GPUs left to try" if best is None else best.words
@@ -562,10 +564,10 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     name = _words(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
-    value, bound = (text.limit(number, limit.unit) for number in (miss.value, miss.bound))
+    value, bound = (text.format_limit(number, limit.unit) for number in (miss.value, miss.bound))
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
-    words = f"{name} {value}{limit.told_confidence}{_on(num_gpus)}, {side} {bound}"
+    words = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
     names = " and ".join(map(_words, kept))
     return f"{words}, where {names} {'is' if len(kept) == 1 else 'are'} kept" if kept else words
 
@@ -575,4 +577,4 @@ def _words(limit: Constraint) -> str:
 
 
 def _on(num_gpus: int) -> str:
-    return f" with {text.gpus(num_gpus)}" if num_gpus else ""
+    return f" with {text.format_gpus(num_gpus)}" if num_gpus else ""

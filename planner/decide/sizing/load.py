@@ -15,10 +15,10 @@ from planner.base.units import HOUR, MINUTE
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.specs.arrivals import LOADS
-from planner.specs.load import Column, Row, optional, records
+from planner.specs.load import Column, Row, optional, read_records
 from planner.specs.load import number as cell_number
 from planner.specs.paths import load_file
-from planner.workloads.given import Said
+from planner.workloads.given import OptionNamer
 from planner.workloads.measured_arrivals import measured_arrivals
 from planner.workloads.traffic import trace_of
 
@@ -34,7 +34,7 @@ _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 
 
 @record(kw_only=True)
-class Period:
+class LoadPeriod:
     """A part of the day with constant request rate.
 
     Parameters
@@ -60,7 +60,7 @@ class Period:
 
 
 @record(kw_only=True)
-class Load:
+class LoadProfile:
     """Request rate over a day, or over a time that repeats.
 
     Parameters
@@ -71,7 +71,7 @@ class Load:
     """
 
     name: str
-    periods: tuple[Period, ...]
+    periods: tuple[LoadPeriod, ...]
     source: str = ""
 
     @property
@@ -101,7 +101,7 @@ class Load:
         return self.repeats * sum(each)
 
 
-def read_load(path: Path) -> Load:
+def read_load(path: Path) -> LoadProfile:
     """The load of a CSV file with ``request_rate`` and ``hour`` (0 to 23) or ``time`` (HH:MM).
 
     A row of ``time`` holds until the next one, the last until midnight. ``day.csv`` is one that
@@ -110,15 +110,15 @@ def read_load(path: Path) -> Load:
     Raises SpecError if it cannot be read, or has faults: one line for each.
     """
     path = load_file(path)
-    rows = records(path, _TABLE, _start, once=("hour", "time"))
+    rows = read_records(path, _TABLE, _start, once=("hour", "time"))
     if fault := _fault(rows):
         raise SpecError(f"{path}: {fault}.")
     rates = {start: rate for _, start, rate in rows}
     ordered = sorted(rates)
-    return Load(
+    return LoadProfile(
         name=path.name,
         periods=tuple(
-            Period(start=start, hours=end - start, request_rate=rates[start])
+            LoadPeriod(start=start, hours=end - start, request_rate=rates[start])
             for start, end in zip(ordered, [*ordered[1:], HOURS], strict=True)
         ),
     )
@@ -165,7 +165,7 @@ _TABLE = (
 )
 
 
-def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
+def traced_load(request: Request, option_name: OptionNamer = str) -> tuple[LoadProfile, Request]:
     """The rates of a trace by the minute, and the question without them.
 
     Of more than a day the parts are longer. ``request_rate`` is the mean. What is left of its
@@ -178,7 +178,8 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     number = min(int(trace.seconds / MINUTE), _MOST_PERIODS)
     if number < _FEWEST_PERIODS:
         raise SearchSpaceError(
-            f"{said('trace')}: {trace.name} lasts {trace.seconds:.0f} s: a load by the minute "
+            f"{option_name('trace')}: {trace.name} lasts {trace.seconds:.0f} s: a load by "
+            "the minute "
             f"takes {_FEWEST_PERIODS} or more."
         )
     edges = np.linspace(0.0, trace.seconds, number + 1)
@@ -189,10 +190,10 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
     steady = np.interp(trace.times, edges, ranks)
     bursts = measured_arrivals(steady, trace.input_tokens, trace.output_tokens).bursts
     variation = min(math.sqrt(float(np.interp(_USUAL_LOAD, LOADS, bursts))), _MOST_VARIED)
-    load = Load(
+    load = LoadProfile(
         name=trace.name,
         periods=tuple(
-            Period(start=place * width, hours=width, request_rate=float(count * scale))
+            LoadPeriod(start=place * width, hours=width, request_rate=float(count * scale))
             for place, count in enumerate(counts)
         ),
         source=f"{trace.told()}, by {60 * width:.3g} min, within which gaps vary by "
@@ -207,8 +208,11 @@ def traced_load(request: Request, said: Said = str) -> tuple[Load, Request]:
 
 
 def load_of(
-    request: Request, given: str | os.PathLike[str] | None, startup: object, said: Said = str
-) -> tuple[Request, Load | None]:
+    request: Request,
+    given: str | os.PathLike[str] | None,
+    startup: object,
+    option_name: OptionNamer = str,
+) -> tuple[Request, LoadProfile | None]:
     """A question and its load: of a file, or of its trace where a ``startup`` time is given, too.
 
     Raises SpecError or SearchSpaceError as `read_load` and `traced_load`.
@@ -217,5 +221,5 @@ def load_of(
         return request, read_load(Path(given))
     if request.trace is None or startup is None:
         return request, None
-    load, asked = traced_load(request, said)
+    load, asked = traced_load(request, option_name)
     return asked, load

@@ -11,12 +11,12 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.cells import number
+from planner.base.cells import number_or_nan
 from planner.base.records import record
 from planner.base.units import GIB, HOUR, MINUTE
-from planner.decide.sizing.load import HOURS, Load
+from planner.decide.sizing.load import HOURS, LoadProfile
 from planner.errors import SearchSpaceError
-from planner.question.inputs import quantity, shown
+from planner.question.inputs import format_input, parse_si
 
 _INSTANT = 1e-9
 HOLD = 5 * MINUTE
@@ -44,9 +44,11 @@ class Startup:
 
     def seconds(self, row: Mapping[str, object]) -> float:
         """Of a replica, or a worker, of a plan's row."""
-        replicas = sum(number(row.get(name) or 0) for name in ("replicas", "prefill_replicas"))
-        gpus = number(row["num_gpus"]) / max(replicas, 1.0)
-        weights = number(row.get("memory_weights_gib") or 0) * GIB * gpus
+        replicas = sum(
+            number_or_nan(row.get(name) or 0) for name in ("replicas", "prefill_replicas")
+        )
+        gpus = number_or_nan(row["num_gpus"]) / max(replicas, 1.0)
+        weights = number_or_nan(row.get("memory_weights_gib") or 0) * GIB * gpus
         return self.provision + weights / self.bandwidth + self.engine
 
 
@@ -57,7 +59,7 @@ USUAL = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
 _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
-def read_startup(given: object, said: str = "startup_time") -> Startup:
+def read_startup(given: object, option_name: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
     Parts that are not given are `USUAL`.
@@ -68,25 +70,25 @@ def read_startup(given: object, said: str = "startup_time") -> Startup:
         return given
     words = str(given).strip()
     if words != "auto" and "=" not in words:
-        return Startup(provision=quantity(given, "second", said))
+        return Startup(provision=parse_si(given, "second", option_name))
     found = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
     for part in words.split(",") if words != "auto" else ():
         name, _, value = (one.strip() for one in part.partition("="))
         if name not in _PARTS:
             raise SearchSpaceError(
-                f"{said} is a time, auto, or parts of {', '.join(_PARTS)}, such as "
-                f"provision=90s,weights=5GB/s,engine=30s, not {shown(given)}."
+                f"{option_name} is a time, auto, or parts of {', '.join(_PARTS)}, such as "
+                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(given)}."
             )
-        found[name] = quantity(value, _PARTS[name], f"{said} {name}")
+        found[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
     if min(found.values()) < 0 or not found["weights"]:
         raise SearchSpaceError(
-            f"{said}: its parts are at least 0, weights more, not {shown(given)}."
+            f"{option_name}: its parts are at least 0, weights more, not {format_input(given)}."
         )
     return Startup(provision=found["provision"], bandwidth=found["weights"], engine=found["engine"])
 
 
 @record(kw_only=True)
-class Queue:
+class Backlog:
     """Requests that find others waiting, or more come than are served; the most that wait."""
 
     late: float
@@ -94,7 +96,7 @@ class Queue:
 
 
 @record(kw_only=True)
-class Spans:
+class ValueSpans:
     """Piecewise constant values over a load.
 
     Parameters
@@ -108,7 +110,7 @@ class Spans:
     ends: FloatArray
     values: FloatArray
 
-    def mapped(self, values: FloatArray) -> Spans:
+    def mapped(self, values: FloatArray) -> ValueSpans:
         """The parts with the values at their present values' indices.
 
         Parameters
@@ -116,9 +118,9 @@ class Spans:
         values : new values, indexed by the present values
         """
         each = values[self.values.astype(np.intp)]
-        return Spans(starts=self.starts, ends=self.ends, values=each)
+        return ValueSpans(starts=self.starts, ends=self.ends, values=each)
 
-    def split(self, places: Sequence[float]) -> Spans:
+    def split(self, places: Sequence[float]) -> ValueSpans:
         """The parts, each split at the times within it.
 
         Parameters
@@ -128,7 +130,7 @@ class Spans:
         bends = np.unique([*self.starts, *places])
         bends = bends[np.diff(bends, prepend=-math.inf) > _INSTANT]
         each = self.values[np.searchsorted(self.starts, bends + _INSTANT, side="right") - 1]
-        return Spans(starts=bends, ends=np.append(bends[1:], self.ends[-1]), values=each)
+        return ValueSpans(starts=bends, ends=np.append(bends[1:], self.ends[-1]), values=each)
 
     def parts(self) -> Iterator[tuple[float, float, float]]:
         """Start [h], end [h] and value of each part."""
@@ -136,7 +138,7 @@ class Spans:
 
 
 @record(kw_only=True)
-class Scaled:
+class ScaledFleet:
     """Result of an autoscaler that follows the load.
 
     Parameters
@@ -157,7 +159,9 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 """Rate [1/s], GPUs and capacity [1/s] of fleets, by rate; the last serves the peak."""
 
 
-def followed(load: Load, fleets: Fleets, spare: float, startup_time: float) -> tuple[Spans, Spans]:
+def autoscaled_counts(
+    load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
+) -> tuple[ValueSpans, ValueSpans]:
     r"""The GPUs that an autoscaler asks for over a load, and the requests/s that it serves.
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
@@ -179,12 +183,14 @@ def followed(load: Load, fleets: Fleets, spare: float, startup_time: float) -> t
     return asked.mapped(gpus), serving.mapped(could)
 
 
-def scaled(load: Load, fleets: Fleets, spare: float, startup_time: float) -> Scaled:
+def size_autoscaled(
+    load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
+) -> ScaledFleet:
     """What an autoscaler takes that follows a load, and which requests are late."""
-    asked, served = followed(load, fleets, spare, startup_time)
+    asked, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
-    queue = queued(starts, [period.request_rate for period in load.periods], served)
-    return Scaled(
+    queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
+    return ScaledFleet(
         spare=spare,
         gpu_hours=float(asked.values @ (asked.ends - asked.starts)) * load.repeats,
         late=queue.late * load.repeats / load.requests,
@@ -192,9 +198,9 @@ def scaled(load: Load, fleets: Fleets, spare: float, startup_time: float) -> Sca
     )
 
 
-def most_ahead(
+def rolling_maximum(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
-) -> Spans:
+) -> ValueSpans:
     """The most of a value in each moment and the ``hours`` behind it (derived here).
 
     What serves then must start now; and what rests for less than that is kept.
@@ -208,7 +214,7 @@ def most_ahead(
 
 def least_before(
     starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
-) -> Spans:
+) -> ValueSpans:
     """The least of a value in each moment and the ``hours`` before it (derived here).
 
     What was asked for since then has not started.
@@ -218,10 +224,10 @@ def least_before(
     [(0.0, 2.0), (1.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
     """
     spans = _within(starts, -np.asarray(values, dtype=float), -hours, total)
-    return Spans(starts=spans.starts, ends=spans.ends, values=-spans.values)
+    return ValueSpans(starts=spans.starts, ends=spans.ends, values=-spans.values)
 
 
-def _within(starts: Sequence[float], values: FloatArray, window: float, total: float) -> Spans:
+def _within(starts: Sequence[float], values: FloatArray, window: float, total: float) -> ValueSpans:
     """The most of the values in a window that begins, or ends, in each moment of a load."""
     changes = np.concatenate([[True], values[1:] != values[:-1]])
     values, first = values[changes], np.asarray(starts, dtype=float)[changes].tolist()
@@ -234,10 +240,12 @@ def _within(starts: Sequence[float], values: FloatArray, window: float, total: f
     for shift in (-total, 0.0, total):
         seen |= (begins + shift <= high) & (ends + shift > low)
     most = np.where(seen, values, -np.inf).max(axis=1)
-    return Spans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
+    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
 
 
-def queued(starts: Sequence[float], rates: Sequence[float], served: Spans) -> Queue:
+def backlog_over_time(
+    starts: Sequence[float], rates: Sequence[float], served: ValueSpans
+) -> Backlog:
     r"""What waits where requests come at ``rates`` [1/s] from ``starts`` [h].
 
     .. math:: \dot q = \lambda - \mu
@@ -261,4 +269,4 @@ def queued(starts: Sequence[float], rates: Sequence[float], served: Spans) -> Qu
             late += coming * lasts if excess > 0 or waiting else 0.0
             waiting = max(waiting + excess * time, 0.0)
             longest = max(longest, waiting)
-    return Queue(late=float(late), longest=float(longest))
+    return Backlog(late=float(late), longest=float(longest))

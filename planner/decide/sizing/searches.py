@@ -7,9 +7,16 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from planner.base.cells import number
-from planner.decide.open_facts import MovingFact, moving_facts
-from planner.decide.sizing.fleet import MORE_EFFICIENT, Fleet, Floor, Missed, Size, reason_of
+from planner.base.cells import number_or_nan
+from planner.decide.open_facts import SensitiveAssumption, sensitive_assumptions
+from planner.decide.sizing.fleet import (
+    MORE_EFFICIENT,
+    FeasiblePlan,
+    LowerBound,
+    NearMiss,
+    Size,
+    closest_reason,
+)
 from planner.estimators.rl.setting import RlSetting
 from planner.estimators.training.share import Setting
 from planner.optimize.exhaustive import doubled
@@ -20,7 +27,7 @@ from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
-from planner.specs.rollouts import RlWork
+from planner.specs.rollouts import RlWorkload
 from planner.workloads.deployments import DISAGGREGATED
 from planner.workloads.place import LARGEST_OF_ALL, every_count, gpu_counts
 from planner.workloads.plan import Plan, make_plan
@@ -31,7 +38,9 @@ class Searches:
     """Searches of one GPU under some ``contracts``, by all else that is asked."""
 
     contracts: tuple[str | None, ...]
-    found: dict[Hashable, dict[str | None, tuple[Plan, SearchResult]]] = field(default_factory=dict)
+    results: dict[Hashable, dict[str | None, tuple[Plan, SearchResult]]] = field(
+        default_factory=dict
+    )
 
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
         """What a search finds; ``limits`` replace its own and are not widened.
@@ -41,13 +50,13 @@ class Searches:
         asked = (
             request.objectives, request.num_gpus, request.mode, request.request_rate, tuple(limits),
         )  # fmt: skip
-        if asked not in self.found:
+        if asked not in self.results:
             plans = [make_plan(replace(request, contract=contract)) for contract in self.contracts]
             problems = [_limited(plan, limits) for plan in plans]
             pairs = zip(plans, searched(problems), strict=True)
             each = ((replace(plan, problem=result.problem), result) for plan, result in pairs)
-            self.found[asked] = dict(zip(self.contracts, each, strict=True))
-        return self.found[asked][request.one_contract]
+            self.results[asked] = dict(zip(self.contracts, each, strict=True))
+        return self.results[asked][request.one_contract]
 
 
 def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
@@ -61,7 +70,7 @@ def _limited(plan: Plan, limits: Sequence[Constraint]) -> Problem:
 _PRIMES = (2, 3, 5, 7)
 
 
-def whole_nodes(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
+def node_multiples(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
     """The numbers of GPUs that a run is usually given, ascending.
 
     Powers of two within a node, then whole nodes, in numbers whose prime factors are 2, 3, 5 and
@@ -79,7 +88,7 @@ def whole_nodes(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def coarse(counts: tuple[int, ...]) -> tuple[int, ...]:
+def one_per_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
     """Of ascending numbers about one in every doubling, the last one among them."""
     found: list[int] = []
     for count in counts:
@@ -88,7 +97,7 @@ def coarse(counts: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*found, *counts[-1:]]))
 
 
-def thinned(counts: tuple[int, ...], number: int) -> tuple[int, ...]:
+def evenly_spaced(counts: tuple[int, ...], number: int) -> tuple[int, ...]:
     """At most so many of ascending numbers, evenly, the first and the last among them."""
     if len(counts) <= number:
         return counts
@@ -123,9 +132,9 @@ class TrainingSizer:
 
     request: Request
     searches: Searches
-    floor: Floor = field(default_factory=Floor)
-    found: dict[int, Fleet | None] = field(default_factory=dict)
-    missed: list[Missed] = field(default_factory=list)
+    floor: LowerBound = field(default_factory=LowerBound)
+    plans_by_count: dict[int, FeasiblePlan | None] = field(default_factory=dict)
+    missed: list[NearMiss] = field(default_factory=list)
     not_tried: tuple[int, ...] = ()
 
     def size(self) -> Size:
@@ -136,14 +145,14 @@ class TrainingSizer:
         counts = self._counts()
         fewest = self._fewest(counts)
         if fewest is None:
-            return self._size(reason=reason_of(self.missed))
+            return self._size(reason=closest_reason(self.missed))
         others = [count for count in counts if fewest.num_gpus < count]
         near = tuple(count for count in others if count <= _DEARER * fewest.num_gpus)
-        for count in [*near[:_TRIED_ABOVE], *thinned(near, _TRIED_ABOVE)]:
+        for count in [*near[:_TRIED_ABOVE], *evenly_spaced(near, _TRIED_ABOVE)]:
             self._at(count)
         if self._is_budget:
             self._fastest(tuple(others))
-        fleets = [fleet for fleet in self.found.values() if fleet is not None]
+        fleets = [fleet for fleet in self.plans_by_count.values() if fleet is not None]
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
             fewest=fewest,
@@ -154,9 +163,9 @@ class TrainingSizer:
     def _size(
         self,
         *,
-        fewest: Fleet | None = None,
-        cheapest: Fleet | None = None,
-        fastest: Fleet | None = None,
+        fewest: FeasiblePlan | None = None,
+        cheapest: FeasiblePlan | None = None,
+        fastest: FeasiblePlan | None = None,
         reason: str = "",
     ) -> Size:
         return Size(
@@ -166,32 +175,32 @@ class TrainingSizer:
             cheapest=cheapest,
             fastest=fastest,
             reason=reason,
-            tried=tuple(sorted(self.found)),
+            tried=tuple(sorted(self.plans_by_count)),
             not_tried=self.not_tried,
             precision=self._precision(cheapest or fewest),
         )
 
-    def _precision(self, fleet: Fleet | None) -> MovingFact | None:
+    def _precision(self, fleet: FeasiblePlan | None) -> SensitiveAssumption | None:
         """A fleet's precision beside the other one."""
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
         best = result.fastest if self._is_budget else result.recommended
-        facts = () if best is None else moving_facts(plan, best)
+        facts = () if best is None else sensitive_assumptions(plan, best)
         return next((fact for fact in facts if fact.name == "precision"), None)
 
     def _counts(self) -> tuple[int, ...]:
         """The numbers that the request names, or whole nodes."""
-        if self._is_given:
+        if self._has_fixed_gpus:
             return tuple(sorted({int(count) for count in gpu_counts(self.request.num_gpus)}))
-        return whole_nodes(self._cluster.gpus_per_node, self._cluster.max_gpus)
+        return node_multiples(self._cluster.gpus_per_node, self._cluster.max_gpus)
 
     @property
     def _is_budget(self) -> bool:
         return not {"cost", "power"}.isdisjoint(self.request.constraints)
 
     @property
-    def _is_given(self) -> bool:
+    def _has_fixed_gpus(self) -> bool:
         return self.request.num_gpus not in (None, ALL, (ALL,))
 
     @cached_property
@@ -205,36 +214,36 @@ class TrainingSizer:
     def _cluster(self) -> ClusterSpec:
         return self._setting.machine.cluster
 
-    def _fewest(self, counts: tuple[int, ...]) -> Fleet | None:
+    def _fewest(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
         """The first number that is enough.
 
         A rough grid is looked at first, and then everything below its first number that is
         enough: a run on more GPUs may fail where fewer do, because they do not divide its batch.
         """
-        grid = coarse(counts)
+        grid = one_per_doubling(counts)
         first = self._first(grid) or self._among_the_most(counts) or self._first(grid)
-        if first is None and self._is_given:
+        if first is None and self._has_fixed_gpus:
             first = self._first(counts)
         elif first is None:  # the grid has few numbers of the batch's odd factors
             work = self._setting.workload
-            batch = work.samples if isinstance(work, RlWork) else work.global_batch_size
+            batch = work.samples if isinstance(work, RlWorkload) else work.global_batch_size
             odd = (count for count in counts if batch % (count // (count & -count)) == 0)
             first = self._first(tuple(odd))
         looked_at = 0
-        while first is None and looked_at < len(self.found):
-            looked_at = len(self.found)
+        while first is None and looked_at < len(self.plans_by_count):
+            looked_at = len(self.plans_by_count)
             first = self._first(self._around_the_nearest(counts))
         if first is None:
             return None
         looked_at = 0
-        while looked_at < len(self.found):
-            looked_at = len(self.found)
+        while looked_at < len(self.plans_by_count):
+            looked_at = len(self.plans_by_count)
             below = [count for count in counts if count < first.num_gpus]
             first = self._first(below) or first
             first = self._first(self._nodes_below(first.num_gpus, counts)) or first
         return first
 
-    def _first(self, counts: Sequence[int]) -> Fleet | None:
+    def _first(self, counts: Sequence[int]) -> FeasiblePlan | None:
         """The first that is enough; those below a floor that has fallen since are looked at too."""
         floor = math.inf
         while self.floor.fewest < floor:
@@ -244,12 +253,12 @@ class TrainingSizer:
                     return fleet
         return None
 
-    def _among_the_most(self, counts: tuple[int, ...]) -> Fleet | None:
+    def _among_the_most(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
         """Where all numbers are too few: the most of them come closest, if they run at all."""
         if not counts or counts[-1] >= self.floor.fewest:
             return None
-        before: Missed | None = None
-        for count in reversed(coarse(counts)):
+        before: NearMiss | None = None
+        for count in reversed(one_per_doubling(counts)):
             if (fleet := self._at(count)) is not None:
                 return fleet
             mine = next((miss for miss in self.missed if miss.num_gpus == count), None)
@@ -267,16 +276,18 @@ class TrainingSizer:
         if nearest is None or not nearest.is_limit:
             return ()
         around = tuple(c for c in counts if nearest.num_gpus / 2 < c <= 2 * nearest.num_gpus)
-        return around if nearest.excess < _FAR else thinned(around, _TRIED_FAR)
+        return around if nearest.excess < _FAR else evenly_spaced(around, _TRIED_FAR)
 
     def _nodes_below(self, count: int, usual: tuple[int, ...]) -> tuple[int, ...]:
         """Whole nodes next below the first number that is enough, whatever their factors are."""
-        if self._is_given:
+        if self._has_fixed_gpus:
             return ()
         per_node = self._cluster.gpus_per_node
         others = sorted({*range(per_node, count, per_node)} - {*usual})
-        left = [number for number in others if self.floor.fewest <= number not in self.found]
-        start = max(len(left) - _TRIED_BELOW + len(self.found.keys() & {*others}), 0)
+        left = [
+            number for number in others if self.floor.fewest <= number not in self.plans_by_count
+        ]
+        start = max(len(left) - _TRIED_BELOW + len(self.plans_by_count.keys() & {*others}), 0)
         self.not_tried = tuple(left[:start])
         return tuple(left[start:])
 
@@ -286,7 +297,7 @@ class TrainingSizer:
         One number may fail for not dividing the batch; two in a row are beyond the budget.
         """
         last, beyond = 0, list[int]()
-        for count in coarse(counts):
+        for count in one_per_doubling(counts):
             if self._at(count) is None:
                 beyond.append(count)
             else:
@@ -296,22 +307,22 @@ class TrainingSizer:
         end = beyond[0] if beyond else math.inf
         self._first([count for count in reversed(counts) if last < count < end])
 
-    def _at(self, count: int) -> Fleet | None:
+    def _at(self, count: int) -> FeasiblePlan | None:
         """The plan one would launch on so many GPUs that keeps every limit; None without one.
 
         Within a budget it is the fastest.
         """
-        if count in self.found:
-            return self.found[count]
+        if count in self.plans_by_count:
+            return self.plans_by_count[count]
         plan, result = self.searches.of(replace(self.request, num_gpus=count))
         best = result.fastest
         chosen = best if self._is_budget else result.recommended
-        fleet = None if chosen is None else Fleet.of(plan, chosen)
-        self.found[count] = fleet
+        fleet = None if chosen is None else FeasiblePlan.of(plan, chosen)
+        self.plans_by_count[count] = fleet
         if best is not None:
             self.floor.ran(plan, best, count)
             return fleet
-        self.missed.append(Missed.of(plan, result, count))
+        self.missed.append(NearMiss.of(plan, result, count))
         limits = {limit.name for limit in plan.problem.constraints}
         fitting = [miss.candidates for miss in result.nearest_misses if miss.rejection in limits]
         for candidates in fitting:
@@ -321,8 +332,8 @@ class TrainingSizer:
         return fleet
 
 
-def _duration(fleet: Fleet) -> float:
-    return number(fleet.row.get("calendar_time_days", fleet.row["time_to_train_days"]))
+def _duration(fleet: FeasiblePlan) -> float:
+    return number_or_nan(fleet.row.get("calendar_time_days", fleet.row["time_to_train_days"]))
 
 
 _FEWEST = ("num_gpus", "request_latency")
@@ -361,7 +372,7 @@ def relaxed_size(request: Request, searches: Searches) -> tuple[Size, Request]:
 
 
 def _affordable_limits(
-    request: Request, searches: Searches, limits: Sequence[Constraint], fewest: Fleet
+    request: Request, searches: Searches, limits: Sequence[Constraint], fewest: FeasiblePlan
 ) -> list[Constraint]:
     """Assumed limits that are wide enough to be kept by few GPUs; none where they are already."""
 
@@ -399,7 +410,7 @@ def serving_size(request: Request, searches: Searches) -> Size:
     simplest = _simplest(request, searches, fewest)
     if simplest is not None and simplest.num_gpus <= fewest.num_gpus:
         fewest, simplest = simplest, None
-    cheapest: Fleet | None = fewest
+    cheapest: FeasiblePlan | None = fewest
     if math.isnan(fewest.cost):
         cheapest = None
     elif request.prefill_gpu is not None:
@@ -407,13 +418,13 @@ def serving_size(request: Request, searches: Searches) -> Size:
     return replace(head, fewest=fewest, cheapest=cheapest, simplest=simplest)
 
 
-def best_of_each(request: Request, searches: Searches) -> list[Fleet]:
+def best_of_each(request: Request, searches: Searches) -> list[FeasiblePlan]:
     """The plan of the fewest GPUs of each mode and engine that has one.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
     found = best_of_groups(*searches.of(replace(request, objectives=_FEWEST)))
-    return [Fleet.of(*pair) for pair in found]
+    return [FeasiblePlan.of(*pair) for pair in found]
 
 
 def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Candidates]]:
@@ -424,7 +435,7 @@ def best_of_groups(plan: Plan, result: SearchResult) -> Iterator[tuple[Plan, Can
         yield plan, source.judged(configuration)
 
 
-def fleet_of(request: Request) -> Fleet | None:
+def fleet_of(request: Request) -> FeasiblePlan | None:
     """The plan of the fewest GPUs; None where there is none.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
@@ -432,7 +443,7 @@ def fleet_of(request: Request) -> Fleet | None:
     return _fewest(request, Searches((request.one_contract,)))[0]
 
 
-def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
+def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, str]:
     """The plan of the fewest GPUs; without one, why there is none.
 
     A rate takes so many workers that the queue of prompts stays bounded. Fewer may keep every
@@ -442,7 +453,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     plan, result = searches.of(request)
     best, reason = _best(plan, result), ""
     if best is None:
-        reason = reason_of([Missed.of(plan, result)])
+        reason = closest_reason([NearMiss.of(plan, result)])
     if all(getattr(source, "mode", "") != DISAGGREGATED for source in plan.problem.sources):
         return best, reason
     limits = plan.problem.constraints
@@ -457,7 +468,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     while failed < best.num_gpus - 1:
         # Halved while many are open; the next few below the fewest must all fail. None can do
         # with far fewer than the rate of each GPU of the best asks for.
-        share = (request.request_rate or 0.0) / number(best.row["capacity_requests_per_s"])
+        share = (request.request_rate or 0.0) / number_or_nan(best.row["capacity_requests_per_s"])
         least = math.ceil(best.num_gpus * share / MORE_EFFICIENT)
         open_below = range(max(failed + 1, least), best.num_gpus)
         if len(open_below) > 2 * _AT_ONCE:
@@ -470,13 +481,13 @@ def _fewest(request: Request, searches: Searches) -> tuple[Fleet | None, str]:
     return best, ""
 
 
-def _simplest(request: Request, searches: Searches, fewest: Fleet) -> Fleet | None:
+def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> FeasiblePlan | None:
     """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
     plan, result = searches.of(replace(request, objectives=_FEWEST))
     found = result.recommended
     if found is None:
         return None
-    chosen = Fleet.of(plan, found)
+    chosen = FeasiblePlan.of(plan, found)
     sure = found.source.confidence(chosen.num_gpus)
     factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
     return chosen if chosen.num_gpus <= factor * fewest.num_gpus else None
@@ -486,13 +497,13 @@ def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
     """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
     misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
-    near = [number(miss.row["num_gpus"]) for miss in misses]
+    near = [number_or_nan(miss.row["num_gpus"]) for miss in misses]
     most = plan.problem.setting.machine.cluster.max_gpus or math.inf
     for doubling in range(_DOUBLINGS if near else 0):
         if (count := min(near) * 2**doubling) <= most:
             yield int(count)
 
 
-def _best(plan: Plan, result: SearchResult) -> Fleet | None:
+def _best(plan: Plan, result: SearchResult) -> FeasiblePlan | None:
     """The best plan by the objectives, None without one."""
-    return next((Fleet.of(*pair) for pair in best_of_groups(plan, result)), None)
+    return next((FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)), None)

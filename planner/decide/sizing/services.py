@@ -15,23 +15,23 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
-from planner.base.cells import Value, by_column
+from planner.base.cells import Value, rows_to_columns
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.decide.sizing.day import DAYS_PER_MONTH, Terms, terms_for
-from planner.decide.sizing.fleet import Fleet, Size
-from planner.decide.sizing.load import HOURS, Load, read_load
+from planner.decide.sizing.day import DAYS_PER_MONTH, HourlyPrices, cheapest_contracts
+from planner.decide.sizing.fleet import FeasiblePlan, Size
+from planner.decide.sizing.load import HOURS, LoadProfile, read_load
 from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.size import Progress, current_gpus, size_all
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError, did_you_mean
-from planner.question.inputs import full_name, of_each_gpu, several, shown, whole
+from planner.question.inputs import format_input, full_name, parse_by_gpu, parse_int, split_items
 from planner.question.names import BUDGET, LOAD, SERVICES, STOCK
 from planner.question.request import ALL, Request
 from planner.question.terms import terms_of
 from planner.specs.catalogue import Catalogue
 from planner.specs.load import read_toml
 from planner.specs.paths import SpecKind
-from planner.workloads.given import Said, make_request
+from planner.workloads.given import OptionNamer, make_request
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +42,7 @@ _MOST_LOOKED_AT = 50_000
 
 
 @record(kw_only=True)
-class Type:
+class GpuType:
     """A type of GPU: how many there are, and USD per GPU and hour held all day and by the hour."""
 
     stock: float
@@ -63,11 +63,11 @@ class Allocation:
     is_proven: bool
 
 
-Way: TypeAlias = Mapping[int, FloatArray]
+ServiceOption: TypeAlias = Mapping[int, FloatArray]
 """GPUs of a service in each part of the day, by the place of their type."""
 
 
-def held_and_cost(gpus: FloatArray, hours: FloatArray, of: Type) -> tuple[int, float]:
+def held_and_cost(gpus: FloatArray, hours: FloatArray, of: GpuType) -> tuple[int, float]:
     r"""How many of ``gpus`` in each part of a day of ``hours`` to hold all day, and what all cost.
 
     .. math:: \sum_k \min(H p_b, u_k p_h)
@@ -85,7 +85,7 @@ def held_and_cost(gpus: FloatArray, hours: FloatArray, of: Type) -> tuple[int, f
 
 
 def cheapest_allocation(
-    ways: Sequence[Sequence[Way]], hours: FloatArray, types: Sequence[Type]
+    ways: Sequence[Sequence[ServiceOption]], hours: FloatArray, types: Sequence[GpuType]
 ) -> Allocation:
     """Of the ways of each service those with the fewest GPUs beyond the stock, then the cheapest.
 
@@ -108,9 +108,9 @@ def cheapest_allocation(
 class _Search:
     """Branch and bound over the ways of services."""
 
-    ways: Sequence[Sequence[Way]]
+    ways: Sequence[Sequence[ServiceOption]]
     hours: FloatArray
-    types: Sequence[Type]
+    types: Sequence[GpuType]
     best: tuple[float, float] = (math.inf, math.inf)
     chosen: tuple[int, ...] = ()
     looked_at: int = 0
@@ -172,7 +172,7 @@ class Service:
 
     name: str
     request: Request
-    load: Load | None = None
+    load: LoadProfile | None = None
 
     @property
     def peak(self) -> float:
@@ -202,7 +202,7 @@ class Service:
 
 
 @record(kw_only=True)
-class Part:
+class ServiceShare:
     """Part of a service on one type of GPU.
 
     Parameters
@@ -217,13 +217,13 @@ class Part:
     size: Size
 
     @property
-    def peak(self) -> Fleet:
+    def peak(self) -> FeasiblePlan:
         """The fleet of this part at the peak."""
         return peak_of(self.size)
 
 
 @record(kw_only=True)
-class Placement:
+class ServicePlacement:
     """Placement of a service on types of GPUs.
 
     Parameters
@@ -231,14 +231,14 @@ class Placement:
     service : service
     parts : share of the requests on each type
     sizes : size of the service with all requests on one type, by type
-    alone : cost of a day with all requests on one type and unshared GPUs, by type [USD]; NaN: does
-        not run
+    standalone_costs : cost of a day with all requests on one type and unshared GPUs, by type
+        [USD]; NaN: does not run
     """
 
     service: Service
-    parts: tuple[Part, ...]
+    parts: tuple[ServiceShare, ...]
     sizes: Mapping[str, Size]
-    alone: Mapping[str, float]
+    standalone_costs: Mapping[str, float]
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -247,7 +247,7 @@ class Placement:
 
 
 @record(kw_only=True)
-class Pool:
+class GpuPool:
     """Pool of GPUs of one type.
 
     Parameters
@@ -264,7 +264,7 @@ class Pool:
 
     gpu: str
     stock: float
-    terms: Terms
+    terms: HourlyPrices
     gpus: tuple[float, ...]
     hours: tuple[float, ...]
     held: int
@@ -311,8 +311,8 @@ class SharedFleet:
         types that cannot run a service are left out
     """
 
-    placements: tuple[Placement, ...]
-    pools: tuple[Pool, ...]
+    placements: tuple[ServicePlacement, ...]
+    pools: tuple[GpuPool, ...]
     request: Request
     is_proven: bool
     of_one_type: Mapping[str, float]
@@ -347,7 +347,7 @@ class SharedFleet:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """The rows as columns; what a row lacks is None."""
-        return by_column(self.rows)
+        return rows_to_columns(self.rows)
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each service on each type of GPU: the plan's columns in full."""
@@ -356,7 +356,7 @@ class SharedFleet:
         return pd.DataFrame(self.table)
 
 
-def peak_of(size: Size) -> Fleet:
+def peak_of(size: Size) -> FeasiblePlan:
     """The fleet of a size at its peak."""
     fleet = size.day.peak if size.day else size.cheapest or size.fewest
     if fleet is None:
@@ -364,12 +364,12 @@ def peak_of(size: Size) -> Fleet:
     return fleet
 
 
-def _rows(one: Placement) -> Iterator[dict[str, Value]]:
+def _rows(one: ServicePlacement) -> Iterator[dict[str, Value]]:
     parts = {part.gpu: part for part in one.parts}
     for gpu, whole_size in one.sizes.items():
         part = parts.get(gpu)
         size = part.size if part else whole_size
-        cost = one.alone[gpu]
+        cost = one.standalone_costs[gpu]
         head: dict[str, Value] = {
             "service": one.service.name,
             "gpu": gpu,
@@ -384,34 +384,34 @@ def _rows(one: Placement) -> Iterator[dict[str, Value]]:
         yield head
 
 
-def read_stock(given: object, said: str = STOCK) -> dict[str, int]:
+def read_stock(value: object, option_name: str = STOCK) -> dict[str, int]:
     """GPUs that there are of each type: ``h100=64,b200=32``, or a mapping.
 
     Raises SearchSpaceError if it is neither, or a number is none.
     """
-    wrong = f"{said} is the number of each GPU, as in h100=64,b200=32."
+    wrong = f"{option_name} is the number of each GPU, as in h100=64,b200=32."
     stock = {}
-    for name, number in of_each_gpu(given, said, wrong).items():
+    for name, number in parse_by_gpu(value, option_name, wrong).items():
         if number == "":
             raise SearchSpaceError(wrong)
-        stock[name] = whole(number, f"{said} of {name}", 1)
+        stock[name] = parse_int(number, f"{option_name} of {name}", 1)
     return stock
 
 
-def refuse_of_one(given: Collection[str], said: Said = str) -> None:
-    """Refuse, of the names that are ``given``, what is of one service where several share GPUs.
+def refuse_single_service_options(names: Collection[str], option_name: OptionNamer = str) -> None:
+    """Refuse, of the names that are ``names``, what is of one service where several share GPUs.
 
     Raises SearchSpaceError if one of them is.
     """
     for name in (LOAD, BUDGET, "num_gpus", "plot"):
-        if name in given:
-            raise SearchSpaceError(f"{said(name)} is of one service, not several.")
+        if name in names:
+            raise SearchSpaceError(f"{option_name(name)} is of one service, not several.")
 
 
 def read_services(
     given: str | os.PathLike[str] | Mapping[str, object],
     common: Mapping[str, object],
-    said: Said = str,
+    option_name: OptionNamer = str,
 ) -> tuple[tuple[Service, ...], dict[str, int]]:
     """The services of a TOML file, or of a mapping like it, and its ``stock``.
 
@@ -436,7 +436,7 @@ def read_services(
     for name, answers in own.items():
         try:
             answers = {**shared, **_mapping(answers)}
-            services.append(_service(str(name), answers, common, folder, said))
+            services.append(_service(str(name), answers, common, folder, option_name))
         except SearchSpaceError as error:
             faults += [f"{name}: {line}" for line in str(error).splitlines()]
     if faults:
@@ -445,7 +445,11 @@ def read_services(
 
 
 def _service(
-    name: str, answers: Mapping[str, object], common: Mapping[str, object], folder: Path, said: Said
+    name: str,
+    answers: Mapping[str, object],
+    common: Mapping[str, object],
+    folder: Path,
+    option_name: OptionNamer,
 ) -> Service:
     limits, asked_of = terms_of("serve", "limit"), terms_of("serve", "question", "parameter")
     questions = {name: term for name, term in asked_of.items() if "question" in term.kind}
@@ -463,24 +467,26 @@ def _service(
             bounds[known] = value
         else:
             hint = did_you_mean(word, [*questions, *limits, LOAD])
-            raise SearchSpaceError(f"Unknown question or limit {shown(word)}.{hint}")
-    request = make_request({**asked, "workload": "serve", "constraints": bounds}, said=said)
+            raise SearchSpaceError(f"Unknown question or limit {format_input(word)}.{hint}")
+    request = make_request(
+        {**asked, "workload": "serve", "constraints": bounds}, option_name=option_name
+    )
     if load is None and request.request_rate is None:
         raise SearchSpaceError(f"Say what it must serve: request_rate or {LOAD}.")
     return Service(name=name, request=replace(request, contract=None), load=load)
 
 
-def _mapping(given: object) -> Mapping[str, object]:
-    return given if isinstance(given, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def share(
+def share_gpus(
     services: Sequence[Service],
     stock: Mapping[str, int],
     contracts: Sequence[str | None] = (None,),
     *,
     startup: Startup = AT_ONCE,
-    said: Said = str,
+    option_name: OptionNamer = str,
     progress: Progress | None = None,
     workers: int = 1,
 ) -> SharedFleet:
@@ -497,13 +503,16 @@ def share(
     first = services[0].request
     names = _types(services, stock)
     amounts = {_named(first, gpu): number for gpu, number in stock.items()}
-    terms = {gpu: terms_for(replace(first, gpu=gpu, request_rate=1.0), contracts) for gpu in names}
+    terms = {
+        gpu: cheapest_contracts(replace(first, gpu=gpu, request_rate=1.0), contracts)
+        for gpu in names
+    }
     if unknown := [gpu for gpu in names if math.isnan(terms[gpu].base)]:
         raise SearchSpaceError(f"The price of {', '.join(unknown)} is unknown: give --price.")
     starts = sorted({start for one in services for start in one.starts})
     hours = np.diff([*starts, HOURS])
     types = [
-        Type(
+        GpuType(
             stock=amounts.get(gpu, math.inf),
             base=terms[gpu].base * HOUR,
             hourly=terms[gpu].hourly * HOUR,
@@ -521,7 +530,7 @@ def share(
                 contracts if load else (None,),
                 load=load,
                 startup=startup if load else AT_ONCE,
-                said=said,
+                option_name=option_name,
                 workers=workers,
             ).sizes
         except PlannerError as error:
@@ -555,11 +564,13 @@ def share(
         found = allocated()
     chosen = [of_service[way] for of_service, way in zip(splits, found.places, strict=True)]
     placements = tuple(
-        Placement(
+        ServicePlacement(
             service=service,
-            parts=tuple(Part(gpu=names[at], share=part, size=size) for at, part, size in split),
+            parts=tuple(
+                ServiceShare(gpu=names[at], share=part, size=size) for at, part, size in split
+            ),
             sizes=dict(zip(names, sizes, strict=True)),
-            alone={
+            standalone_costs={
                 gpu: held_and_cost(_needed(size, starts), hours, of)[1] if size.fewest else math.nan
                 for gpu, size, of in zip(names, sizes, types, strict=True)
             },
@@ -605,7 +616,7 @@ def _halved(sizes: Mapping[float, Sequence[Size]]) -> list[list[tuple[int, float
 def _types(services: Sequence[Service], stock: Mapping[str, int]) -> tuple[str, ...]:
     """The GPUs that are named (``all`` are those with a price), those of the stock, or current."""
     given = [service.request.gpu for service in services if service.request.gpu is not None]
-    named = [str(word) for gpu in given for word in several(gpu, "gpu")]
+    named = [str(word) for gpu in given for word in split_items(gpu, "gpu")]
     catalogue = Catalogue(services[0].request.specs)
     words = named or [*stock] or [*current_gpus(catalogue)]
     if ALL in words:
@@ -628,11 +639,13 @@ def _needed(size: Size, starts: Sequence[float]) -> FloatArray:
     return gpus[np.searchsorted(begins, starts, side="right") - 1]
 
 
-def _pool(gpu: str, of: Type, terms: Terms, hours: FloatArray, needs: Sequence[FloatArray]) -> Pool:
+def _pool(
+    gpu: str, of: GpuType, terms: HourlyPrices, hours: FloatArray, needs: Sequence[FloatArray]
+) -> GpuPool:
     """The GPUs of one type, of all parts that run on it."""
     together = np.sum(needs, axis=0)
     held, cost = held_and_cost(together, hours, of)
-    return Pool(
+    return GpuPool(
         gpu=gpu,
         stock=of.stock,
         terms=terms,
@@ -644,14 +657,15 @@ def _pool(gpu: str, of: Type, terms: Terms, hours: FloatArray, needs: Sequence[F
     )
 
 
-def _too_small(pools: Sequence[Pool], placements: Sequence[Placement]) -> str:
+def _too_small(pools: Sequence[GpuPool], placements: Sequence[ServicePlacement]) -> str:
     lacking = [
-        f"{text.count(pool.most - pool.stock)} more {pool.gpu} than {text.count(pool.stock)}"
+        f"{text.format_count(pool.most - pool.stock)} more {pool.gpu} than "
+        f"{text.format_count(pool.stock)}"
         for pool in pools
         if pool.most > pool.stock
     ]
     where = ", ".join(
-        f"{placement.service.name} on {text.count(part.peak.num_gpus)} {part.gpu}"
+        f"{placement.service.name} on {text.format_count(part.peak.num_gpus)} {part.gpu}"
         for placement in placements
         for part in placement.parts
     )

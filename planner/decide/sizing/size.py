@@ -11,31 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from planner.base import text
-from planner.base.cells import Row, Value, by_column
+from planner.base.cells import Row, Value, rows_to_columns
 from planner.base.enums import Contract
-from planner.base.processes import TRIES, Lost, on_workers
+from planner.base.processes import TRIES, WorkersEnded, run_on_workers
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR
 from planner.confidence.classes import gpu_class
 from planner.confidence.intervals import checked_confidence
-from planner.confidence.ranking import Standing, most_known, regrets, tied
-from planner.decide.sizing.day import days_of
-from planner.decide.sizing.envelope import POWER, Budget, Envelope
+from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
+from planner.decide.sizing.day import daily_schedules
+from planner.decide.sizing.envelope import POWER, Budget, BudgetSearch
 from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
-from planner.decide.sizing.load import Load
+from planner.decide.sizing.load import LoadProfile
 from planner.decide.sizing.scaling import AT_ONCE, Startup
 from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
 from planner.errors import PlannerError, SearchSpaceError, WorkersLost
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.exhaustive import StopSearch
-from planner.question.inputs import read, several
+from planner.question.inputs import parse_value, split_items
 from planner.question.names import CONTRACT
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about, terms_of
-from planner.specs.cache import steady
+from planner.specs.cache import snapshot_files
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
-from planner.workloads.given import Said
+from planner.workloads.given import OptionNamer
 from planner.workloads.plan import make_plan
 from planner.workloads.registry import workload_of
 
@@ -74,7 +74,7 @@ class Sizes:
 
     request: Request
     sizes: tuple[Size, ...]
-    load: Load | None = None
+    load: LoadProfile | None = None
     budget: Budget | None = None
     fits_alone: bool = False
 
@@ -110,7 +110,7 @@ class Sizes:
             return None
         own = self.best.standing
         less = [candidate for candidate in self.found if candidate.standing.value < own.value]
-        candidates = (candidate for candidate in less if tied(own, candidate.standing))
+        candidates = (candidate for candidate in less if are_plans_tied(own, candidate.standing))
         return min(candidates, key=lambda candidate: candidate.standing.value, default=None)
 
     @property
@@ -127,17 +127,17 @@ class Sizes:
     @cached_property
     def table(self) -> Mapping[str, list[Value]]:
         """Result columns, one row for each choice; None: not known."""
-        return by_column(self.rows)
+        return rows_to_columns(self.rows)
 
     @cached_property
     def rows(self) -> Sequence[Row]:
         """Result columns of each choice, with its expected loss against the others."""
         rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
-        costs = [cost_standing(row) if row["feasible"] else Standing(math.nan) for row in rows]
+        costs = [cost_standing(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
         if self.best is None or self.best.carried is not None or len(self.found) < 2:
             return rows
         lost = regrets(costs).tolist()
-        return [{**row, REGRET: known_value(one)} for row, one in zip(rows, lost, strict=True)]
+        return [{**row, REGRET: value_or_none(one)} for row, one in zip(rows, lost, strict=True)]
 
     @property
     def regret(self) -> float:
@@ -161,10 +161,10 @@ def size_all(
     request: Request,
     contracts: Sequence[str | None] = (None,),
     *,
-    load: Load | None = None,
+    load: LoadProfile | None = None,
     startup: Startup = AT_ONCE,
     budget: Budget | None = None,
-    said: Said = str,
+    option_name: OptionNamer = str,
     progress: Progress | None = None,
     workers: int = 1,
 ) -> Sizes:
@@ -183,8 +183,10 @@ def size_all(
     unknown, faulty or impossible for all GPUs alike; WorkersLost if worker processes ended again
     and again.
     """
-    request = sure(request)
-    tasks = tasks_of(request, contracts, load=load, startup=startup, budget=budget, said=said)
+    request = with_default_confidence(request)
+    tasks = sizing_tasks(
+        request, contracts, load=load, startup=startup, budget=budget, option_name=option_name
+    )
     found, errors = list[Size](), list[PlannerError]()
     for number, outcomes in enumerate(_run(tasks, workers), start=1):
         for contract, outcome in outcomes:
@@ -216,46 +218,48 @@ def ordered(found: Sequence[Size]) -> tuple[Size, ...]:
     priced = [one for one in sizes if one.fewest is not None and one.carried is None]
     if not priced or not math.isfinite(priced[0].standing.value):
         return tuple(sizes)
-    first = priced[most_known([one.standing for one in priced])]
+    first = priced[best_supported([one.standing for one in priced])]
     return (first, *(one for one in sizes if one is not first))
 
 
 @record(kw_only=True)
-class Task:
+class SizingTask:
     """One GPU under each of some contracts, or of a load under the cheapest of them."""
 
     request: Request
     contracts: tuple[str | None, ...]
-    load: Load | None = None
+    load: LoadProfile | None = None
     startup: Startup = AT_ONCE
     budget: Budget | None = None
 
 
-def tasks_of(
+def sizing_tasks(
     request: Request,
     contracts: Sequence[str | None] = (None,),
     *,
-    load: Load | None = None,
+    load: LoadProfile | None = None,
     startup: Startup = AT_ONCE,
     budget: Budget | None = None,
-    said: Said = str,
-) -> list[Task]:
+    option_name: OptionNamer = str,
+) -> list[SizingTask]:
     """What is to be sized: a task for each GPU.
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
-    request = sure(request)
+    request = with_default_confidence(request)
     if budget is not None and _trains(request) and budget.period is None:
         bounds = {**request.constraints, COST: budget.amount}
         if COST in request.constraints:
-            raise SearchSpaceError(f"{said('budget')} is {said(COST)} of a run: give one of them.")
+            raise SearchSpaceError(
+                f"{option_name('budget')} is {option_name(COST)} of a run: give one of them."
+            )
         request, budget = replace(request, constraints=bounds), None
-    _check(request, load, startup, budget, said)
-    asked = _asked(request)
+    _check(request, load, startup, budget, option_name)
+    asked = _sizing_request(request)
     if load is not None:
         asked = replace(asked, request_rate=load.peak)
     return [
-        Task(
+        SizingTask(
             request=replace(asked, gpu=gpu, contract=None),
             contracts=tuple(contracts),
             load=load,
@@ -266,25 +270,25 @@ def tasks_of(
     ]
 
 
-def sure(request: Request) -> Request:
+def with_default_confidence(request: Request) -> Request:
     """The request at the confidence that sizes have where it gives none."""
     return request if request.confidence is not None else replace(request, confidence=SURELY)
 
 
-def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
+def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
     """The sizes of each, in their order; what cannot be planned is its error."""
     if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
         yield from map(_sizes, tasks)
         return
     numbers, found = range(len(tasks)), dict[int, Sizing]()
     try:
-        shared = on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
+        shared = run_on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
         for number in numbers:
             while number not in found:
                 done, size = next(shared)
                 found[done] = size
             yield found.pop(number)
-    except Lost as error:
+    except WorkersEnded as error:
         first = tasks[next(one for one in numbers if one in error.tasks)].request.gpu
         raise WorkersLost(
             f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
@@ -292,7 +296,7 @@ def _run(tasks: Sequence[Task], workers: int) -> Iterator[Sizing]:
         ) from error
 
 
-def _numbered(tasks: Sequence[Task], number: int) -> Sizing:
+def _numbered(tasks: Sequence[SizingTask], number: int) -> Sizing:
     return _sizes(tasks[number])
 
 
@@ -301,21 +305,21 @@ def without_contract(request: Request) -> Request:
     return replace(request, contract=None)
 
 
-def contracts_given(given: object, said: str = "contract") -> list[str | None]:
+def parse_contracts(value: object, option_name: str = "contract") -> list[str | None]:
     """One contract, several, or all; the usual one where none is given.
 
     Raises SearchSpaceError if one of them is none.
     """
-    if given is None:
+    if value is None:
         return [None]
-    term, words = glossary()[CONTRACT], several(given, said)
+    term, words = glossary()[CONTRACT], split_items(value, option_name)
     if words == [ALL]:
         return [*CONTRACTS]
-    return [*dict.fromkeys(str(read(term, word, said)) for word in words)]
+    return [*dict.fromkeys(str(parse_value(term, word, option_name)) for word in words)]
 
 
-@steady()
-def _sizes(task: Task) -> Sizing:
+@snapshot_files()
+def _sizes(task: SizingTask) -> Sizing:
     """The size under each contract; what they do not change is predicted once."""
     contracts = task.contracts if task.load is None else (None,)
     requests = [replace(task.request, contract=contract) for contract in contracts]
@@ -325,7 +329,7 @@ def _sizes(task: Task) -> Sizing:
     return [(one.one_contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
 
 
-def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerError:
+def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
     try:
         if _trains(request):
             found = TrainingSizer(request=request, searches=searches).size()
@@ -335,7 +339,7 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
             found, request = relaxed_size(request, searches)
             found = _affordable(found, task.budget)
         if task.load is not None and found.fewest is not None:
-            best, of_fewest = days_of(
+            best, of_fewest = daily_schedules(
                 request, found.fewest, task.load, task.contracts, searches, task.startup
             )
             found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
@@ -352,7 +356,7 @@ def _size(request: Request, task: Task, searches: Searches) -> Size | PlannerErr
 def _within(request: Request, budget: Budget | None) -> Size:
     """What a service carries within its limit of power and a budget."""
     rate = None if budget is None else budget.rate
-    most, reason = Envelope(request=request, budget=rate).most()
+    most, reason = BudgetSearch(request=request, budget=rate).most()
     head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
     if most is None:
         return head
@@ -374,7 +378,7 @@ def _affordable(size: Size, budget: Budget | None) -> Size:
     best = size.cheapest or size.fewest
     if budget is None or best is None or best.cost <= budget.rate * HOUR:
         return size
-    cost, most = text.dollars(best.cost), text.dollars(budget.rate * HOUR)
+    cost, most = text.format_usd(best.cost), text.format_usd(budget.rate * HOUR)
     words = f"costs {cost} an hour, above the budget of {most}"
     if math.isnan(best.cost):
         words = "costs an unknown price: give --price"
@@ -396,7 +400,7 @@ def _unpriced(request: Request) -> Size | PlannerError | None:
     return Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
 
 
-def _asked(request: Request) -> Request:
+def _sizing_request(request: Request) -> Request:
     """The request with what sizing needs: the deadline in front, plans by the time of the run."""
     if not _trains(request):
         return request
@@ -421,63 +425,78 @@ def _trains(request: Request) -> bool:
 
 
 def _check(
-    request: Request, load: Load | None, startup: Startup, budget: Budget | None, said: Said
+    request: Request,
+    load: LoadProfile | None,
+    startup: Startup,
+    budget: Budget | None,
+    option_name: OptionNamer,
 ) -> None:
     """Refuse questions that have no size as their answer, all faults at once."""
     faults = []
     try:
-        checked_confidence(request.limit_confidence, said("confidence"))
+        checked_confidence(request.limit_confidence, option_name("confidence"))
     except SearchSpaceError as error:
         faults.append(str(error))
     faults += [
-        f"{said(name)}: size one at a time."
+        f"{option_name(name)}: size one at a time."
         for name in ("model", "adapter")
         if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
     ]
     if load is not None and request.workload != "serve":
-        faults.append(f"{said('load')} is for requests: give {said('workload')} serve.")
+        faults.append(
+            f"{option_name('load')} is for requests: give {option_name('workload')} serve."
+        )
     if startup != AT_ONCE and load is None:
-        faults.append(f"{said('startup_time')} is of a load: give {said('load')}.")
+        faults.append(f"{option_name('startup_time')} is of a load: give {option_name('load')}.")
     if not 0 <= startup.provision < DAY:
-        faults.append(f"{said('startup_time')} is less than a day, not {startup.provision:g} s.")
+        faults.append(
+            f"{option_name('startup_time')} is less than a day, not {startup.provision:g} s."
+        )
     if request.num_requests is not None and request.request_rate is not None:
-        faults.append(f"GPUs are sized for a rate that lasts: leave out {said('num_requests')}.")
+        faults.append(
+            f"GPUs are sized for a rate that lasts: leave out {option_name('num_requests')}."
+        )
     if request.workload == "inference":
         faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
     elif _trains(request):
         known = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
         if not set(known) & set(request.constraints):
-            listed = ", ".join(said(name) for name in known)
+            listed = ", ".join(option_name(name) for name in known)
             faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
         if budget is not None:
-            faults.append(f"A run is paid in total: give {said('budget')} without a period.")
+            faults.append(f"A run is paid in total: give {option_name('budget')} without a period.")
     else:
         if request.space == workload_of(request.workload).single:
             faults.append(
-                f"{said('space')} {request.space} is of one replica, however many requests come: "
-                f"leave it out, and fix parameters with {said('settings')}."
+                f"{option_name('space')} {request.space} is of one replica, however many "
+                "requests come: "
+                f"leave it out, and fix parameters with {option_name('settings')}."
             )
         if load is not None and request.request_rate is not None:
-            faults.append(f"{said('load')} has the rates: leave out {said('request_rate')}.")
+            faults.append(
+                f"{option_name('load')} has the rates: leave out {option_name('request_rate')}."
+            )
         elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
             faults.append(
-                f"Give what the GPUs must serve: {said('request_rate')}; or what they may draw or "
-                f"cost: {said(POWER)}, {said('budget')}."
+                f"Give what the GPUs must serve: {option_name('request_rate')}; or what they "
+                "may draw or "
+                f"cost: {option_name(POWER)}, {option_name('budget')}."
             )
         if budget is not None and budget.period is None:
             faults.append(
-                f"A service is paid as long as it runs: say {said('budget')} per hour, day, month "
+                f"A service is paid as long as it runs: say {option_name('budget')} per hour, "
+                "day, month "
                 "or year, such as 50kUSD/month."
             )
         if budget is not None and load is not None:
-            faults.append(f"The cost of a day is an answer: leave out {said('budget')}.")
+            faults.append(f"The cost of a day is an answer: leave out {option_name('budget')}.")
         if request.num_gpus is not None:
             faults.append(
-                f"The number of GPUs is the answer: leave out {said('num_gpus')}, or give "
-                f"{said('max_gpus')}."
+                f"The number of GPUs is the answer: leave out {option_name('num_gpus')}, or give "
+                f"{option_name('max_gpus')}."
             )
     if request.objectives:
-        faults.append(f"Sizes are by GPUs and cost: leave out {said('objectives')}.")
+        faults.append(f"Sizes are by GPUs and cost: leave out {option_name('objectives')}.")
     if faults:
         raise SearchSpaceError("\n".join(faults))
 

@@ -9,24 +9,24 @@ from functools import lru_cache
 from planner.documents.shell.scope import Scope
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
-    NOT_GIVEN,
+    MISSING_ARGUMENT,
     Arithmetic,
     Element,
     Fields,
     Literal,
     Parameter,
     Part,
-    Piece,
     Pieces,
     RawWord,
-    Run,
     Source,
+    Substitution,
+    TextPiece,
     Variable,
     Word,
-    computed,
+    computed_text,
     span_of,
     text_of,
-    untold,
+    unknown_text,
     why_unknown,
 )
 from planner.errors import LaunchError
@@ -34,7 +34,7 @@ from planner.errors import LaunchError
 # A variable whose blanks alone change: $(echo "$WORDS" | tr '\\n' ' ' | xargs).
 # The folder of the script itself, beside which the files stand that it names.
 _DIRNAME = r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?)"?\s*\)"""
-_OWN_FOLDER = re.compile(
+_SCRIPT_FOLDER_PATTERN = re.compile(
     rf"""{_DIRNAME}|\$\(\s*cd\s+(?:--\s+)?"?{_DIRNAME}"?\s*(?:&>\s*/dev/null\s*)?&&\s*pwd\s*\)"""
 )
 _ECHOED = re.compile(
@@ -136,7 +136,7 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-class NotKnown(Exception):
+class UnknownExpression(Exception):
     """The expression has no value that text alone tells; the message says why."""
 
 
@@ -151,17 +151,17 @@ def arithmetic_value(text: str, variable: Callable[[str], int]) -> int:
     tokens, position = list[str](), 0
     stripped = text.rstrip()
     if "++" in text or "--" in text:
-        raise NotKnown(f"$(({text})) changes a variable")
+        raise UnknownExpression(f"$(({text})) changes a variable")
     while position < len(stripped):
         match = _TOKEN.match(stripped, position)
         if match is None or len(tokens) > _MOST_TOKENS:
-            raise NotKnown(f"$(({text})) is not computed here")
+            raise UnknownExpression(f"$(({text})) is not computed here")
         tokens.append(match[0].strip())
         position = match.end()
     reader = _Reader(tokens, variable, text)
     result = reader.choice(0)
     if reader.position < len(tokens):
-        raise NotKnown(f"$(({text})) is not computed here")
+        raise UnknownExpression(f"$(({text})) is not computed here")
     return result
 
 
@@ -178,13 +178,13 @@ class _Reader:
 
     def choice(self, depth: int) -> int:
         if depth > _MOST_NESTED:
-            raise NotKnown("an expression is nested too deep")
+            raise UnknownExpression("an expression is nested too deep")
         condition = self._binary(0, depth)
         if not self._take("?"):
             return condition
         yes = self.choice(depth + 1)
         if not self._take(":"):
-            raise NotKnown(f"$(({self.text})) is not computed here")
+            raise UnknownExpression(f"$(({self.text})) is not computed here")
         no = self.choice(depth + 1)
         return yes if condition else no
 
@@ -203,12 +203,12 @@ class _Reader:
             return base
         exponent = self._power(depth + 1)
         if exponent < 0 or depth > _MOST_NESTED:
-            raise NotKnown(f"$(({self.text})) is not computed here")
+            raise UnknownExpression(f"$(({self.text})) is not computed here")
         return _wrapped(pow(base, exponent, 1 << 64))
 
     def _unary(self, depth: int) -> int:
         if depth > _MOST_NESTED:
-            raise NotKnown("an expression is nested too deep")
+            raise UnknownExpression("an expression is nested too deep")
         operator = self._take("-", "+", "!", "~")
         if operator:
             operand = self._unary(depth + 1)
@@ -218,7 +218,7 @@ class _Reader:
         if self._take("("):
             inside = self.choice(depth + 1)
             if not self._take(")"):
-                raise NotKnown(f"$(({self.text})) is not computed here")
+                raise UnknownExpression(f"$(({self.text})) is not computed here")
             return inside
         return self._operand()
 
@@ -226,14 +226,14 @@ class _Reader:
         if self.position >= len(self.tokens):
             if not self.tokens:
                 return 0
-            raise NotKnown(f"$(({self.text})) is not computed here")
+            raise UnknownExpression(f"$(({self.text})) is not computed here")
         token = self.tokens[self.position]
         self.position += 1
         if token[0].isdigit():
             return arithmetic_number(token)
         if token[0].isalpha() or token[0] == "_":
             return self.variable(token)
-        raise NotKnown(f"$(({self.text})) is not computed here")
+        raise UnknownExpression(f"$(({self.text})) is not computed here")
 
 
 def arithmetic_number(text: str) -> int:
@@ -246,11 +246,11 @@ def arithmetic_number(text: str) -> int:
     digits = digits.lstrip("+-") if digits[1:] else digits
     base = 16 if digits[:2].lower() == "0x" else 8 if digits[:1] == "0" else 10
     if len(digits) > 30 or not re.fullmatch(r"0[xX][0-9a-fA-F]+|[0-9]+", digits):
-        raise NotKnown(f"{text.strip()[:40]!r} is not a whole number")
+        raise UnknownExpression(f"{text.strip()[:40]!r} is not a whole number")
     try:
         return _wrapped(sign * int(digits, base))
     except ValueError:
-        raise NotKnown(f"{text.strip()[:40]!r} is not a whole number") from None
+        raise UnknownExpression(f"{text.strip()[:40]!r} is not a whole number") from None
 
 
 def _wrapped(result: int) -> int:
@@ -259,7 +259,7 @@ def _wrapped(result: int) -> int:
 
 def _quotient(a: int, b: int) -> int:
     if b == 0:
-        raise NotKnown("a division by zero")
+        raise UnknownExpression("a division by zero")
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
@@ -335,7 +335,7 @@ class Expander:
                 "that is not read."
             )
 
-    def spend(self, pieces: Sequence[Piece], position: int) -> None:
+    def spend(self, pieces: Sequence[TextPiece], position: int) -> None:
         """Counts what was made, and refuses what grows without end."""
         length = sum(len(piece.text) for piece in pieces)
         self._pieces += len(pieces)
@@ -349,7 +349,7 @@ class Expander:
 
     def text(self, parts: Iterable[Part], position: int) -> Pieces:
         """Parts as one text that is not split: of an assignment, in quotes."""
-        pieces: list[Piece] = []
+        pieces: list[TextPiece] = []
         for part in parts:
             pieces += self._joined(part)
         self.spend(pieces, position)
@@ -374,18 +374,18 @@ class Expander:
         if isinstance(part, Literal):
             return (_piece(part),)
         span = Span(part.start, part.end)
-        if isinstance(part, Run) and part.parts:
+        if isinstance(part, Substitution) and part.parts:
             return _without_last_newlines(self.text(part.parts, part.start))
-        if isinstance(part, Run):
+        if isinstance(part, Substitution):
             if echoed := _ECHOED.fullmatch(self.source.text[span.start : span.end]):
                 pieces = self.parameter(Parameter(echoed[1], part.start, part.end, part.quoted))
                 return tuple(piece.through(span) for piece in pieces)
-            if _OWN_FOLDER.fullmatch(self.source.text[span.start : span.end]):
-                return tuple(piece.through(span) for piece in computed("."))
+            if _SCRIPT_FOLDER_PATTERN.fullmatch(self.source.text[span.start : span.end]):
+                return tuple(piece.through(span) for piece in computed_text("."))
             shown = self._shown(span)
             is_gap = shown.startswith("<") and shown.endswith(">")
             reason = f"{shown} is {'to be filled in' if is_gap else 'known only when it runs'}"
-            return (Piece("", unknown=reason, trail=(span,)),)
+            return (TextPiece("", unknown=reason, trail=(span,)),)
         if isinstance(part, Arithmetic):
             return tuple(piece.through(span) for piece in self._number(part))
         if self._is_list(part):
@@ -402,18 +402,18 @@ class Expander:
         pieces = self.text(part.parts, part.start)
         text = text_of(pieces)
         if text is None:
-            return untold(why_unknown(pieces))
+            return unknown_text(why_unknown(pieces))
         try:
-            return computed(str(arithmetic_value(text, self.number)))
-        except NotKnown as error:
-            return untold(str(error))
+            return computed_text(str(arithmetic_value(text, self.number)))
+        except UnknownExpression as error:
+            return unknown_text(str(error))
 
     def number(self, name: str) -> int:
         """The whole number that a variable holds; raises `NotKnown`."""
         pieces = self.parameter(Parameter(name, 0, 0, True))
         text = text_of(pieces)
         if text is None:
-            raise NotKnown(why_unknown(pieces))
+            raise UnknownExpression(why_unknown(pieces))
         return arithmetic_number(text) if text.strip() else 0
 
     # Parameters
@@ -426,22 +426,26 @@ class Expander:
         if operator == "length":
             return self._length(part, variable)
         if variable is None:
-            return untold(self.unset(part))
+            return unknown_text(self.unset(part))
         pieces = self._subscripted(part, variable)
         text = text_of(pieces)
         if not operator and not part.argument:
             return pieces
         if text is None:
-            return untold(why_unknown(pieces))
+            return unknown_text(why_unknown(pieces))
         if operator == "indirect":
             return self.parameter(Parameter(text, part.start, part.end, part.quoted))
         argument = self.text(part.argument, part.start)
         pattern = text_of(argument)
         if pattern is None:
-            return untold(why_unknown(argument))
+            return unknown_text(why_unknown(argument))
         result = changed_by_pattern(text, operator, pattern)
         shown = self._shown(Span(part.start, part.end))
-        return untold(f"{shown} is not computed here") if result is None else computed(result)
+        return (
+            unknown_text(f"{shown} is not computed here")
+            if result is None
+            else computed_text(result)
+        )
 
     def variable(self, part: Parameter) -> Variable | None:
         """The variable that a parameter names; arguments of functions by number."""
@@ -451,7 +455,7 @@ class Expander:
                 return Variable((self.arguments[index],))
             return None if index >= 0 else self.scope.get(part.name)
         if part.name == "#":
-            return Variable((Element(computed(str(self.num_arguments))),))
+            return Variable((Element(computed_text(str(self.num_arguments))),))
         return self.scope.get(part.name)
 
     @property
@@ -470,10 +474,10 @@ class Expander:
         if name in _AT_RUN_TIME or name == "0":
             return f"${name} is known only when it runs"
         if name.isdigit():
-            return f"${name} {NOT_GIVEN}"
+            return f"${name} {MISSING_ARGUMENT}"
         return f"${name} is set by nothing in this file{self.elsewhere}"
 
-    def _kept(self, part: Parameter, variable: Variable | None) -> Pieces | None:
+    def _default_expansion(self, part: Parameter, variable: Variable | None) -> Pieces | None:
         """What ``${X:-default}`` and its like are where the argument is not taken."""
         operator = part.operator
         pieces = None if variable is None else self._subscripted(part, variable)
@@ -481,15 +485,17 @@ class Expander:
             return pieces
         is_set = pieces is not None and (operator[0] != ":" or bool(text_of(pieces)))
         if operator[-1] == "+":
-            return None if is_set else (Piece(""),)
+            return None if is_set else (TextPiece(""),)
         return pieces if is_set else None
 
     def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
-        kept = self._kept(part, variable)
+        kept = self._default_expansion(part, variable)
         if kept is not None:
             return kept
         if part.operator[-1] == "?":
-            return untold(f"${part.name} must be given, says line {self.source.line(part.start)}")
+            return unknown_text(
+                f"${part.name} must be given, says line {self.source.line(part.start)}"
+            )
         argument = self.text(part.argument, part.start)
         if part.operator[-1] == "=":
             self.scope.put(part.name, Variable((Element(argument),), assigned=(part.start,)))
@@ -497,7 +503,7 @@ class Expander:
 
     def _default(self, part: Parameter, fields: Fields) -> None:
         through = Span(part.start, part.end)
-        kept = self._kept(part, self.variable(part))
+        kept = self._default_expansion(part, self.variable(part))
         if kept is not None or part.operator[-1] == "=":
             fields.split(self._joined(part))
             return
@@ -512,21 +518,25 @@ class Expander:
             return variable.pieces
         try:
             index = arithmetic_value(part.subscript, self.number)
-        except NotKnown as error:
-            return untold(str(error))
+        except UnknownExpression as error:
+            return unknown_text(str(error))
         if not -len(variable.elements) <= index < len(variable.elements):
-            return (Piece(""),)
+            return (TextPiece(""),)
         return variable.elements[index].pieces
 
     def _length(self, part: Parameter, variable: Variable | None) -> Pieces:
         if variable is None:
-            return untold(self.unset(part))
+            return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
             known = not variable.unknown
-            return computed(str(len(variable.elements))) if known else untold(variable.unknown)
+            return (
+                computed_text(str(len(variable.elements)))
+                if known
+                else unknown_text(variable.unknown)
+            )
         pieces = self._subscripted(part, variable)
         text = text_of(pieces)
-        return untold(why_unknown(pieces)) if text is None else computed(str(len(text)))
+        return unknown_text(why_unknown(pieces)) if text is None else computed_text(str(len(text)))
 
     # Lists: arrays and arguments
 
@@ -566,7 +576,7 @@ class Expander:
     def _list(self, part: Parameter, fields: Fields) -> None:
         values, span = self._elements(part), Span(part.start, part.end)
         if isinstance(values, str):
-            fields.join((Piece("", unknown=values, trail=(span,)),))
+            fields.join((TextPiece("", unknown=values, trail=(span,)),))
             return
         if part.quoted and "*" in (part.name, part.subscript):
             fields.join(self._list_text(part))
@@ -586,12 +596,12 @@ class Expander:
     def _list_text(self, part: Parameter) -> Pieces:
         values = self._elements(part)
         if isinstance(values, str):
-            return untold(values)
-        pieces: list[Piece] = []
+            return unknown_text(values)
+        pieces: list[TextPiece] = []
         for value in values:
             self.spend(value.pieces, part.start)
-            pieces += [*computed(" "), *value.pieces] if pieces else value.pieces
-        return tuple(pieces) or (Piece(""),)
+            pieces += [*computed_text(" "), *value.pieces] if pieces else value.pieces
+        return tuple(pieces) or (TextPiece(""),)
 
 
 def _without_last_newlines(pieces: Pieces) -> Pieces:
@@ -605,5 +615,5 @@ def _without_last_newlines(pieces: Pieces) -> Pieces:
     return pieces
 
 
-def _piece(part: Literal) -> Piece:
-    return Piece(part.text, part.start, part.end, part.quote)
+def _piece(part: Literal) -> TextPiece:
+    return TextPiece(part.text, part.start, part.end, part.quote)

@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from planner.documents.shell.expand import (
     Expander,
-    NotKnown,
+    UnknownExpression,
     arithmetic_number,
     arithmetic_value,
     matches_pattern,
@@ -18,33 +18,33 @@ from planner.documents.shell.printed import printed_text
 from planner.documents.shell.scope import Scope, merge
 from planner.documents.shell.text import Span
 from planner.documents.shell.values import (
-    Alone,
+    AndOrList,
+    ArithmeticCommand,
     Assignment,
     Case,
-    Chain,
     Command,
-    Computed,
     Element,
     Function,
     Group,
+    HereDocBody,
     HereDocument,
-    HereText,
     If,
     Loop,
+    Negation,
     Node,
-    Not,
     Parameter,
-    Piece,
     Pieces,
     RawWord,
     Redirection,
-    Simple,
+    SimpleCommand,
     Source,
+    Subshell,
+    TextPiece,
     Variable,
     Word,
-    computed,
+    computed_text,
     text_of,
-    untold,
+    unknown_text,
     why_unknown,
 )
 
@@ -54,7 +54,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def holds(words: Sequence[str | None]) -> bool | None:
+def evaluate_test(words: Sequence[str | None]) -> bool | None:
     """Whether a test of these words holds; None if that is not told.
 
     >>> holds(["8", "-gt", "4"]), holds(["-z", None]), holds(["a", "=", "b"])
@@ -69,7 +69,7 @@ def holds(words: Sequence[str | None]) -> bool | None:
 
 
 def _all(words: Sequence[str | None]) -> bool | None:
-    conditions = [_one(part) for part in _split(words, ("&&", "-a"))]
+    conditions = [_evaluate_single(part) for part in _split(words, ("&&", "-a"))]
     if False in conditions:
         return False
     return None if None in conditions else True
@@ -84,9 +84,9 @@ def _split(words: Sequence[str | None], operators: tuple[str, ...]) -> list[Sequ
     return [*parts, words[start:]]
 
 
-def _one(words: Sequence[str | None]) -> bool | None:
+def _evaluate_single(words: Sequence[str | None]) -> bool | None:
     if len(words) > 1 and words[0] == "!":
-        inner = _one(words[1:])
+        inner = _evaluate_single(words[1:])
         return None if inner is None else not inner
     if None in words or len(words) > 3:
         return None
@@ -106,7 +106,7 @@ def _compared(left: str, operator: str, right: str) -> bool | None:
         return None
     try:
         return _COMPARED[operator](arithmetic_number(left), arithmetic_number(right))
-    except NotKnown:
+    except UnknownExpression:
         return None
 
 
@@ -122,7 +122,7 @@ class SimpleCommands:
         self.source = source
         self.scope = Scope()
         for name, text in environment.items():
-            self.scope.put(name, Variable((Element(computed(text)),)))
+            self.scope.put(name, Variable((Element(computed_text(text)),)))
         self.expander = Expander(source, self.scope)
         self.commands: list[Command] = []
         self.files: dict[str, HereDocument] = {}
@@ -141,7 +141,7 @@ class SimpleCommands:
         self.scope = self.expander.scope = scope
         self._environment = None
 
-    def simple(self, node: Simple) -> bool | None:
+    def simple(self, node: SimpleCommand) -> bool | None:
         """Follows one command; whether it succeeds, None if that is not told."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
@@ -175,7 +175,7 @@ class SimpleCommands:
             return False
         return True if name in _SUCCEED else None
 
-    def _command(self, node: Simple, words: Sequence[Word]) -> None:
+    def _command(self, node: SimpleCommand, words: Sequence[Word]) -> None:
         given: Mapping[str, Word] = self._exports(node.start)
         if node.assignments:
             own = {item.name: self._value(item) for item in node.assignments}
@@ -183,21 +183,21 @@ class SimpleCommands:
             given = {**given, **{n: self._word(v, starts[n]) for n, v in own.items()}}
         span, line = Span(node.start, node.end), self.source.line(node.start)
         # Each round of a loop is a copy of its own where it has devices of its own.
-        has_own = any(item.name.endswith(_OWN_DEVICES) for item in node.assignments)
+        has_own = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
         copies = self.rounds if self.in_background and has_own else 1
         command = Command(
             words=tuple(words), environment=given, line=line, span=span, copies=copies
         )
         self.commands.append(command)
 
-    def _test(self, node: Simple) -> bool | None:
+    def _test(self, node: SimpleCommand) -> bool | None:
         is_plain = node.words[0].literal != "[["
         if is_plain:
             words = [word.text for raw in node.words for word in self.expander.words(raw)]
         else:
             words = [text_of(self.expander.text(raw.parts, raw.start)) for raw in node.words]
         inside = words[1:-1] if words[-1] in ("]", "]]") else words[1:]
-        return holds(inside)
+        return evaluate_test(inside)
 
     # Variables
 
@@ -209,7 +209,7 @@ class SimpleCommands:
                 for name, variable in variables.items()
                 if variable is not None
             }
-            self.expander.spend([Piece("")] * len(variables), position)
+            self.expander.spend([TextPiece("")] * len(variables), position)
         return self._environment
 
     def _word(self, variable: Variable, position: int) -> Word:
@@ -234,7 +234,7 @@ class SimpleCommands:
         pieces = self.expander.text(item.value.parts, item.value.start)
         if before is None:
             return Variable(
-                (Element(pieces or (Piece("", *(item.value.start, item.value.end)),)),),
+                (Element(pieces or (TextPiece("", *(item.value.start, item.value.end)),)),),
                 False,
                 places,
             )
@@ -262,7 +262,7 @@ class SimpleCommands:
         if name == "unset":
             for variable in rest:
                 if not variable.startswith("-"):
-                    self.put(variable, Variable((Element((Piece(""),)),)))
+                    self.put(variable, Variable((Element((TextPiece(""),)),)))
         elif name in _READ_IN:
             for variable in rest:
                 known = variable.partition("=")[0]
@@ -280,14 +280,14 @@ class SimpleCommands:
             after = words[rest.index("--") + 2 :]
             self.expander.arguments = tuple(Element(w.pieces, w.regions) for w in after)
 
-    def _read_whole(self, node: Simple, name: Word) -> None:
+    def _read_whole(self, node: SimpleCommand, name: Word) -> None:
         """``read -r -d '' NAME <<EOF``: the here-document, as it becomes."""
         bodies = [item.body for item in node.redirections if item.body is not None]
         if bodies and (name.text or "").isidentifier():
             pieces = self.expander.text(bodies[-1].parts, bodies[-1].start)
             self.put(name.text or "", Variable((Element(pieces),), assigned=(node.start,)))
 
-    def _read_words(self, node: Simple, words: Sequence[Word]) -> None:
+    def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
         """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
         given = [item.word for item in node.redirections if item.operator == "<<<"]
         text = text_of(self.expander.text(given[-1].parts, given[-1].start)) if given else None
@@ -302,12 +302,15 @@ class SimpleCommands:
         parts = re.split(f"[{re.escape(into)}]" if into else r"\s+", text.strip(), maxsplit=most)
         places = (node.start,)
         if is_array and names:
-            elements = tuple(Element(computed(part)) for part in parts)
+            elements = tuple(Element(computed_text(part)) for part in parts)
             self.put(names[-1], Variable(elements, True, places))
             return
         for name, part in zip_longest(names, parts[: len(names)], fillvalue=""):
             if name.isidentifier():
-                self.put(name, Variable((Element(computed(part) or (Piece(""),)),), False, places))
+                self.put(
+                    name,
+                    Variable((Element(computed_text(part) or (TextPiece(""),)),), False, places),
+                )
 
     # Here-documents
 
@@ -337,7 +340,7 @@ class SimpleCommands:
             )
         self.files[name] = written
 
-    def _output(self, body: HereText, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
+    def _output(self, body: HereDocBody, outputs: Sequence[RawWord], words: Sequence[Word]) -> str:
         if outputs:
             return self._named(outputs[-1])
         if words and words[0].text == "tee":
@@ -350,7 +353,7 @@ class SimpleCommands:
         named = self.expander.words(output)
         return (named[0].text or named[0].raw) if named else ""
 
-    def _document(self, body: HereText) -> HereDocument:
+    def _document(self, body: HereDocBody) -> HereDocument:
         pieces = self.expander.text(body.parts, body.start)
         return self._written(pieces, Span(body.start, body.end))
 
@@ -366,25 +369,25 @@ class SimpleCommands:
             pieces=shown,
         )
 
-    def _as_written(self, piece: Piece) -> Piece:
+    def _as_written(self, piece: TextPiece) -> TextPiece:
         if not piece.unknown or not piece.trail:
             return piece
         start, end = piece.trail[-1].start, piece.trail[-1].end
-        return Piece(self.source.text[start:end], start, end)
+        return TextPiece(self.source.text[start:end], start, end)
 
 
 def variable_word(expander: Expander, variable: Variable, start: int) -> Word:
     """A variable as a word; an array with its elements joined by blanks."""
     if variable.unknown or not variable.is_array:
         return expander.word(Element(variable.pieces), start, start)
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for element in variable.elements:
-        pieces += [*computed(" "), *element.pieces] if pieces else element.pieces
-    return expander.word(Element(tuple(pieces) or computed("")), start, start)
+        pieces += [*computed_text(" "), *element.pieces] if pieces else element.pieces
+    return expander.word(Element(tuple(pieces) or computed_text("")), start, start)
 
 
 _DEEPEST_CALL = 40
-_OWN_DEVICES = "VISIBLE_DEVICES"
+_VISIBLE_DEVICES_SUFFIX = "VISIBLE_DEVICES"
 _ARGUMENTS = frozenset(("#", "1", "@", "*"))
 _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
@@ -400,7 +403,7 @@ class Follower(SimpleCommands):
         for name, function in list(self.functions.items()):
             if name not in self.called:
                 self.called.add(name)
-                self._apart([function.body])
+                self._run_subshell([function.body])
 
     def run(self, nodes: Sequence[Node]) -> bool | None:
         """Follows commands; whether the last succeeds, None if that is not told."""
@@ -413,9 +416,9 @@ class Follower(SimpleCommands):
 
     def _node(self, node: Node) -> bool | None:
         match node:
-            case Simple():
+            case SimpleCommand():
                 return self.simple(node)
-            case Chain():
+            case AndOrList():
                 return self._chain(node)
             case If():
                 return self._if(node)
@@ -427,14 +430,14 @@ class Follower(SimpleCommands):
                 status = self.run(node.body)
                 self.redirections(node.redirections, ())
                 return status
-            case Alone():
+            case Subshell():
                 before, self.in_background = self.in_background, node.in_background
-                self._apart(node.body)
+                self._run_subshell(node.body)
                 self.in_background = before
-            case Not():
+            case Negation():
                 status = self.run([node.node])
                 return None if status is None else not status
-            case Computed():
+            case ArithmeticCommand():
                 return self._computed(node)
             case Function():
                 self.functions[node.name] = node
@@ -443,7 +446,7 @@ class Follower(SimpleCommands):
 
     # Branches
 
-    def _apart(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
+    def _run_subshell(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
         """Follows commands whose variables go no further, and gives these."""
         before = self.scope
         self.enter(Scope(outer or before))
@@ -472,14 +475,14 @@ class Follower(SimpleCommands):
         """Follows branches one of which, or none, is taken."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
-            inside = self._apart(branch)
+            inside = self._run_subshell(branch)
             if not _leaves(branch):
                 outcomes.append(inside)
         if outcomes:
             merge(self.scope, outcomes, self.source.line)
             self.enter(self.scope)
 
-    def _chain(self, node: Chain) -> bool | None:
+    def _chain(self, node: AndOrList) -> bool | None:
         status: bool | None = True
         for operator, item in node.items:
             if status is None:
@@ -544,7 +547,7 @@ class Follower(SimpleCommands):
         before = self.rounds
         if node.variable and all(text_of(word.pieces) for word in words):
             self.rounds *= max(len(words), 1)
-        outcome = self._apart([*node.condition, *node.body], inside)
+        outcome = self._run_subshell([*node.condition, *node.body], inside)
         self.rounds = before
         outcome.own = {**inside.own, **outcome.own}
         merge(self.scope, [Scope(self.scope), outcome], self.source.line)
@@ -570,11 +573,11 @@ class Follower(SimpleCommands):
         reason = f"${name} is each of {told[:60]}{more} (line {self.source.line(start)})"
         return Variable((), assigned=(start,), unknown=reason)
 
-    def _computed(self, node: Computed) -> bool | None:
+    def _computed(self, node: ArithmeticCommand) -> bool | None:
         text = text_of(self.expander.text(node.parts, node.start))
         try:
             return None if text is None else arithmetic_value(text, self.expander.number) != 0
-        except NotKnown:
+        except UnknownExpression:
             return None
 
 
@@ -582,7 +585,7 @@ def _changing(before: Variable | None, place: int, reason: str) -> Variable:
     """A variable that a loop changes: a list keeps what it holds, for rounds may add to it."""
     if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
         return Variable((), assigned=(place,), unknown=reason)
-    change = Element(untold(reason))
+    change = Element(unknown_text(reason))
     words = (change, *before.words, change)
     return before.of_words(words, (*before.assigned, place))
 
@@ -592,11 +595,11 @@ def _leaves(branch: Sequence[Node]) -> bool:
     last = branch[-1] if branch else None
     if isinstance(last, Group):
         return _leaves(last.body)
-    return isinstance(last, Simple) and bool(last.words) and last.words[0].literal in _LEAVE
+    return isinstance(last, SimpleCommand) and bool(last.words) and last.words[0].literal in _LEAVE
 
 
 def _looks_at_arguments(condition: Sequence[Node]) -> bool:
     """Whether a loop goes on while there are arguments of the script."""
-    words = [word for node in condition if isinstance(node, Simple) for word in node.words]
+    words = [word for node in condition if isinstance(node, SimpleCommand) for word in node.words]
     parts = [part for word in words for part in word.parts]
     return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)

@@ -18,13 +18,13 @@ from planner.documents.shell.values import (
     Directive,
     Element,
     HereDocument,
-    Piece,
     Pieces,
     Script,
     Source,
+    TextPiece,
     Variable,
     Word,
-    computed,
+    computed_text,
     directives,
     span_of,
     text_of,
@@ -53,13 +53,13 @@ def read_inner(
     outer : text of the file; spans and lines of the result are in it
     name : of the file, for messages
     """
-    inside = _Inside.of(pieces, outer)
+    inside = _NestedText.of(pieces, outer)
     refuse_unreadable(inside.text, name)
     source = Source(inside.text, name)
     nodes = Parser(source).script()
     follower = Follower(source, {})
     for variable, word in environment.items():
-        given = tuple(_shifted(piece) for piece in word.pieces or computed(word.text or ""))
+        given = tuple(_shifted(piece) for piece in word.pieces or computed_text(word.text or ""))
         follower.scope.put(variable, Variable((Element(given),)))
         follower.exported[variable] = None
     follower.script(nodes)
@@ -78,16 +78,16 @@ def read_inner(
 
 
 @record(kw_only=True)
-class _Inside:
+class _NestedText:
     """The text of an inner script, and where each of its characters comes from."""
 
     text: str
-    parts: tuple[tuple[int, Piece], ...]
+    parts: tuple[tuple[int, TextPiece], ...]
     unknown: Mapping[str, str]
     outer: str
 
     @classmethod
-    def of(cls, pieces: Pieces, outer: str) -> _Inside:
+    def of(cls, pieces: Pieces, outer: str) -> _NestedText:
         """The script as one text."""
         parts, texts, unknown, passed = [], list[str](), dict[str, str](), 0
         for piece in pieces:
@@ -136,15 +136,15 @@ class _Inside:
 
     def directive(self, directive: Directive) -> Directive:
         """A scheduler's option with the places of the outer file."""
-        span, whole = self.span(directive.span), self.span(directive.whole)
-        line = self._line(directive.whole.start)
+        span, whole = self.span(directive.span), self.span(directive.full_span)
+        line = self._line(directive.full_span.start)
         nowhere = Span(0, 0)
-        return replace(directive, span=span or nowhere, whole=whole or nowhere, line=line)
+        return replace(directive, span=span or nowhere, full_span=whole or nowhere, line=line)
 
     def file(self, document: HereDocument) -> HereDocument:
         """A here-document with the places of the outer file."""
         start = document.span.start
-        own = (Piece(document.text, start, start + len(document.text)),)
+        own = (TextPiece(document.text, start, start + len(document.text)),)
         inner = document.pieces if document.expanded else own
         pieces = tuple(part for piece in inner for part in self._placed(piece))
         span = self.span(document.span)
@@ -166,12 +166,12 @@ class _Inside:
     def _line(self, position: int) -> int:
         return self._line_of(piece for piece in self._range(position, len(self.text), ""))
 
-    def _line_of(self, pieces: Iterable[Piece]) -> int:
+    def _line_of(self, pieces: Iterable[TextPiece]) -> int:
         """The line of the first character that stands in the file; 0 if none does."""
         place = next((piece.start for piece in pieces if piece.start >= 0), None)
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
-    def _placed(self, piece: Piece) -> Iterator[Piece]:
+    def _placed(self, piece: TextPiece) -> Iterator[TextPiece]:
         """What a piece of a word is in the outer file."""
         if piece.start >= _OUTSIDE:
             start, end = piece.start - _OUTSIDE, piece.end - _OUTSIDE
@@ -186,20 +186,20 @@ class _Inside:
             yield piece._replace(start=start, end=end, trail=self._trail(piece))
         else:
             reasons = [self.unknown[char] for char in piece.text if char in self.unknown]
-            yield Piece("", unknown="; ".join(dict.fromkeys(reasons)))
+            yield TextPiece("", unknown="; ".join(dict.fromkeys(reasons)))
 
-    def _trail(self, piece: Piece) -> tuple[Span, ...]:
+    def _trail(self, piece: TextPiece) -> tuple[Span, ...]:
         spans = (self.span(span) for span in piece.trail)
         return tuple(span for span in spans if span is not None)
 
-    def _range(self, start: int, end: int, quote: str) -> Iterator[Piece]:
+    def _range(self, start: int, end: int, quote: str) -> Iterator[TextPiece]:
         """The outer pieces of some characters of the script; an empty place of no character."""
         for passed, piece in islice(self.parts, bisect_right(self._ends, start), None):
             length = 1 if piece.unknown else len(piece.text)
             if passed > end or (passed >= end and end > start):
                 return
             if piece.unknown:
-                yield Piece("", unknown=piece.unknown)
+                yield TextPiece("", unknown=piece.unknown)
             elif end == start or length:
                 part = piece.part(max(start - passed, 0), min(end - passed, length))
                 yield part._replace(quote=f"{piece.quote}{quote}")
@@ -207,7 +207,7 @@ class _Inside:
                 return
 
 
-def _shifted(piece: Piece) -> Piece:
+def _shifted(piece: TextPiece) -> TextPiece:
     """A piece of the outer file, beyond every place of the script inside."""
     if piece.start < 0:
         return piece

@@ -5,33 +5,33 @@ from __future__ import annotations
 import re
 
 from planner.documents.shell.values import (
-    Alone,
+    AndOrList,
     Arithmetic,
+    ArithmeticCommand,
     Assignment,
     Case,
-    Chain,
-    Computed,
     Function,
     Group,
-    HereText,
+    HereDocBody,
     If,
     Literal,
     Loop,
+    Negation,
     Node,
-    Not,
     Parameter,
     Part,
     RawWord,
     Redirection,
-    Run,
-    Simple,
+    SimpleCommand,
     Source,
+    Subshell,
+    Substitution,
 )
 from planner.errors import LaunchError
 
 MOST_NESTED = 50
 META = " \t\n;&|<>()"
-_PLAIN = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
+_UNQUOTED = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
 _SHOWN = re.compile(r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<ends>\w+)['\"]?[ \t]*\r?\n")
@@ -109,13 +109,13 @@ class Lexer:
         while self.position < length:
             char = text[self.position]
             if char == "<" and (match := PLACEHOLDER.match(text, self.position)):
-                parts.append(Run(self.position, match.end(), False))
+                parts.append(Substitution(self.position, match.end(), False))
                 self.position = match.end()
             elif char in "<>" and text.startswith("(", self.position + 1):
                 parts.append(self._run(self.position + 2, quoted=False))
             elif char in META or text.startswith("\r\n", self.position):
                 break
-            elif match := _PLAIN.match(text, self.position):
+            elif match := _UNQUOTED.match(text, self.position):
                 parts.append(Literal(match[0], self.position, match.end(), ""))
                 self.position = match.end()
             else:
@@ -131,7 +131,7 @@ class Lexer:
             part.text if isinstance(part, Literal) and not part.quote else "x" for part in parts
         )
         if any("," in inside or ".." in inside for inside in _BRACES.findall(bare)):
-            parts[:] = [Run(start, self.position, False)]
+            parts[:] = [Substitution(start, self.position, False)]
 
     def _special(self, char: str, *, quoted: bool) -> list[Part]:
         start = self.position
@@ -222,7 +222,7 @@ class Lexer:
         self.depth -= 1
         return tuple(parts)
 
-    def _backquoted(self, *, quoted: bool) -> Run:
+    def _backquoted(self, *, quoted: bool) -> Substitution:
         start = self.position
         end = start + 1
         while end < len(self.text) and self.text[end] != "`":
@@ -230,7 +230,7 @@ class Lexer:
         if end >= len(self.text):
             raise self.fault("the quote ` is never closed.", start)
         self.position = end + 1
-        return Run(start, end + 1, quoted)
+        return Substitution(start, end + 1, quoted)
 
     def _dollar(self, *, quoted: bool) -> Part:
         start, text = self.position, self.text
@@ -287,7 +287,7 @@ class Lexer:
             position += 2 if text[position] == "\\" else 1
         return position if position < length else -1
 
-    def _run(self, inside: int, *, quoted: bool) -> Run | Arithmetic:
+    def _run(self, inside: int, *, quoted: bool) -> Substitution | Arithmetic:
         start = self.position
         if (begins := _SHOWN.match(self.text, inside)) and (
             ends := re.compile(rf"^\t*{begins['ends']}\s*\)", re.M).search(self.text, begins.end())
@@ -298,7 +298,7 @@ class Lexer:
             is_told = bool(begins["quote"])
             parts = (literal,) if is_told else self.here_parts(begins.end(), ends.start())
             self.position = ends.end()
-            return Run(start, self.position, quoted, parts)
+            return Substitution(start, self.position, quoted, parts)
         end = self.closing(inside)
         if end < 0:
             raise self.fault(f"{self.text[start:inside]} is never closed.", start)
@@ -307,7 +307,7 @@ class Lexer:
             self.position = end + 1
             return Arithmetic(parts, start, end + 1, quoted)
         self.position = end + 1
-        return Run(start, self.position, quoted)
+        return Substitution(start, self.position, quoted)
 
     def _braced(self, *, quoted: bool) -> Part:
         start, text = self.position, self.text
@@ -320,7 +320,7 @@ class Lexer:
             if end < 0:
                 raise self.fault("${ is never closed.", start)
             self.position = end + 1
-            return Run(start, end + 1, quoted)
+            return Substitution(start, end + 1, quoted)
         self.position = match.end()
         subscript = operator = ""
         if index := _SUBSCRIPT.match(text, self.position):
@@ -351,13 +351,13 @@ class Lexer:
         raise self.fault("${ is never closed.", start)
 
 
-def _ansi_character(found: re.Match[str]) -> str:
-    *numbers, letter = found.groups()
+def _ansi_character(match: re.Match[str]) -> str:
+    *numbers, letter = match.groups()
     for digits, base in zip(numbers, (16, 16, 16, 8), strict=True):
         if digits is not None:
             code = int(digits, base) & (0xFF if base == 8 else 0x7FFFFFFF)
-            return chr(code) if code <= 0x10FFFF else found[0]
-    return _ANSI_LETTERS.get(letter) or (letter if letter in "\\'\"?" else found[0])
+            return chr(code) if code <= 0x10FFFF else match[0]
+    return _ANSI_LETTERS.get(letter) or (letter if letter in "\\'\"?" else match[0])
 
 
 DECLARING = frozenset(("export", "declare", "typeset", "local", "readonly"))
@@ -399,7 +399,7 @@ class Parser(Lexer):
             node = self._chain()
             self.blanks()
             if self._takes("&") and not self.text.startswith("&", self.position):
-                node = Alone((node,), in_background=True)
+                node = Subshell((node,), in_background=True)
             elif self.text.startswith(";", self.position) and not self._ends_clause():
                 self.position += 1
             nodes.append(node)
@@ -439,7 +439,7 @@ class Parser(Lexer):
                 position = end + 1
             literal = Literal(self.text[start:position], start, position, "'")
             parts = (literal,) if quoted else self.here_parts(start, position)
-            redirection.body = HereText(parts, start, position, ends)
+            redirection.body = HereDocBody(parts, start, position, ends)
             self.position = min(end + 1, len(self.text))
 
     def _reserved(self) -> str:
@@ -466,7 +466,7 @@ class Parser(Lexer):
             self.blanks()
             operator = self.text[self.position : self.position + 2]
             if operator not in ("&&", "||"):
-                return items[0][1] if len(items) == 1 else Chain(tuple(items))
+                return items[0][1] if len(items) == 1 else AndOrList(tuple(items))
             self.position += 2
             self._lines()
             items.append((operator, self._pipe()))
@@ -479,12 +479,12 @@ class Parser(Lexer):
             self.deeper(self.position)
             node = self._pipe()
             self.depth -= 1
-            return Not(node) if word == "!" else node
+            return Negation(node) if word == "!" else node
         nodes = [self._command()]
         while True:
             self.blanks()
             if self.text.startswith("||", self.position) or not self._takes("|"):
-                return nodes[0] if len(nodes) == 1 else Alone(tuple(nodes))
+                return nodes[0] if len(nodes) == 1 else Subshell(tuple(nodes))
             self._takes("&")
             self._lines()
             nodes.append(self._command())
@@ -501,12 +501,12 @@ class Parser(Lexer):
         end = self.closing(start + 2) if self.text.startswith("((", start) else -1
         if end > 0 and self.text.startswith("))", end):
             self.position = end + 2
-            return self._redirected(Computed(self.here_parts(start + 2, end), start))
+            return self._redirected(ArithmeticCommand(self.here_parts(start + 2, end), start))
         if self._takes("("):
             body = self._list()
             if not self._takes(")"):
                 raise self.fault("( is never closed.", start)
-            return self._redirected(Alone(body))
+            return self._redirected(Subshell(body))
         readers = {"if": self._if, "while": self._while, "until": self._while, "case": self._case,
                    "for": self._for, "select": self._for, "{": self._group}  # fmt: skip
         if word in readers:
@@ -657,7 +657,9 @@ class Parser(Lexer):
         if end == start and not redirections:
             here = self.text[start : start + 1] or "the end"
             raise self.fault(f"{here} stands where a command begins.", start)
-        return Simple(tuple(assignments), tuple(words), tuple(redirections), start, end, declares)
+        return SimpleCommand(
+            tuple(assignments), tuple(words), tuple(redirections), start, end, declares
+        )
 
     def _assignment(self) -> Assignment | None:
         match = _ASSIGNED.match(self.text, self.position)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from planner.documents.shell.values import Piece, Pieces, Word, computed
+from planner.documents.shell.values import Pieces, TextPiece, Word, computed_text
 
 _ECHO_OPTION = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\([nt\\\"'])")
@@ -38,18 +38,20 @@ def _joined(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) 
     return tuple(_pieces(words, between, end, is_escaped=is_escaped))
 
 
-def _pieces(words: Sequence[Word], between: str, end: str, *, is_escaped: bool) -> Iterator[Piece]:
+def _pieces(
+    words: Sequence[Word], between: str, end: str, *, is_escaped: bool
+) -> Iterator[TextPiece]:
     for number, word in enumerate(words):
-        yield from computed(between) if number else ()
-        pieces = word.pieces or computed(word.text or "")
+        yield from computed_text(between) if number else ()
+        pieces = word.pieces or computed_text(word.text or "")
         yield from _unescaped(pieces) if is_escaped else pieces
-    yield from computed(end) if end else ()
+    yield from computed_text(end) if end else ()
 
 
-def _unescaped(pieces: Pieces) -> Iterator[Piece]:
+def _unescaped(pieces: Pieces) -> Iterator[TextPiece]:
     """The pieces with the characters that escapes stand for; a backslash is a piece of its own."""
     for is_known, run in groupby(pieces, key=lambda piece: not piece.unknown):
         own = tuple(run)
         before = "".join(piece.text for piece in own)
         after = _ESCAPE.sub(lambda found: _CHARACTERS.get(found[1], found[1]), before)
-        yield from computed(after) if is_known and after != before else own
+        yield from computed_text(after) if is_known and after != before else own

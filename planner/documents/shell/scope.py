@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from planner.documents.shell.values import (
-    NOT_GIVEN,
+    MISSING_ARGUMENT,
     Element,
-    Piece,
+    TextPiece,
     Variable,
-    computed,
+    computed_text,
     text_of,
-    untold,
+    unknown_text,
     why_unknown,
 )
 
@@ -64,7 +64,7 @@ def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -
         specified = [value for value in values if value is not None]
         # A script without arguments keeps what it set before it looked at them.
         specified = [
-            value for value in specified if not why_unknown(value.pieces).endswith(NOT_GIVEN)
+            value for value in specified if not why_unknown(value.pieces).endswith(MISSING_ARGUMENT)
         ] or specified
         scope.put(name, _common(name, specified, line) if specified else None)
     for branch in branches:
@@ -92,7 +92,7 @@ def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -
 
 def _without_places(elements: Iterable[Element]) -> tuple[Element, ...]:
     """Elements that several places say: none of them alone can be changed."""
-    return tuple(Element(computed(text_of(element.pieces) or "")) for element in elements)
+    return tuple(Element(computed_text(text_of(element.pieces) or "")) for element in elements)
 
 
 def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[Element]:
@@ -123,7 +123,7 @@ def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[E
     ]
     texts = dict.fromkeys(text_of(word.pieces) or "" for word in added)
     options = ", ".join(text for text in texts if text.startswith("-"))
-    gap = Element(untold(f"{options} {ONLY_IN_SOME}; {reason}" if options else reason))
+    gap = Element(unknown_text(f"{options} {ONLY_IN_SOME}; {reason}" if options else reason))
     is_led = any(starts)
     is_followed = any(len(words) > before + after for words in inner)
     return [*([gap] if is_led else []), *head, *([gap] if is_followed else []), *tail]
@@ -148,7 +148,7 @@ def _num_shared(lists: Sequence[Sequence[object]]) -> int:
 
 
 def _content(element: Element) -> tuple[tuple[str, str], ...]:
-    return tuple((piece.text, piece.unknown) for piece in element.pieces if piece != Piece(""))
+    return tuple((piece.text, piece.unknown) for piece in element.pieces if piece != TextPiece(""))
 
 
 def _of_all(words: Sequence[Element]) -> Element:

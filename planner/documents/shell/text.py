@@ -27,7 +27,7 @@ class Span:
 
 
 @record(kw_only=True)
-class Given:
+class ParsedOption:
     """One option of a user's file, as text alone tells it.
 
     ``option`` is spelt as in the target's table: ``--tensor-model-parallel-size``,
@@ -41,7 +41,7 @@ class Given:
     """The first line of a file is 1."""
     spans: tuple[Span | None, ...]
     """Of each value; through a variable, where that got it; None if composed of several parts."""
-    whole: Span | None
+    full_span: Span | None
     """Option and values, where they stand together: what is removed to remove the option."""
     unknown: str = ""
     """Why a value cannot be told: ``$WORLD_SIZE is set by nothing in this file``."""
@@ -57,17 +57,17 @@ class Given:
         known = [text for text in self.texts if text is not None]
         return " ".join(known) if len(known) == len(self.texts) and known else None
 
-    def saying(self, text: str) -> Given:
+    def with_value(self, text: str) -> ParsedOption:
         """The option with another value, which does not stand in the file."""
         return replace(self, texts=(text,), spans=(None,))
 
 
-def stated(option: str, text: str, line: int = 1) -> Given:
+def implied_option(option: str, text: str, line: int = 1) -> ParsedOption:
     """An option that a program has by itself: it stands nowhere in the file."""
-    return Given(option=option, texts=(text,), line=line, spans=(None,), whole=None)
+    return ParsedOption(option=option, texts=(text,), line=line, spans=(None,), full_span=None)
 
 
-def edited(text: str, edits: Mapping[Span, str]) -> str:
+def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
     """``text`` with each span replaced; an empty span puts something in.
 
     Raises ValueError if two edits overlap or one lies outside the text.
@@ -84,7 +84,7 @@ def edited(text: str, edits: Mapping[Span, str]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def diff(before: str, after: str, name: str) -> str:
+def make_patch(before: str, after: str, name: str) -> str:
     """A unified diff that ``patch`` takes; empty if nothing changed.
 
     >>> print(diff("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
@@ -114,7 +114,7 @@ Changes = Mapping[str, tuple[str, ...] | None]
 
 
 @record(kw_only=True)
-class Edited:
+class EditResult:
     """A file after changes; ``unwritten`` are those whose place text alone does not tell."""
 
     text: str
@@ -160,7 +160,7 @@ def shell_word(text: str) -> str:
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
+_SAFE_WORD = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
 # Quotes of a string that is split into words do not keep these from the shell.
 _EXPANDED = re.compile(r"[*?\[\]{}~]")
 _CONTINUED = re.compile(r"[ \t]*\\\r?\n")
@@ -168,10 +168,10 @@ _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(\r?\n|$)")
 _MOST_NEIGHBOURS = 12
 _MOST_REPEATED = 5
 
-Read = Callable[[str], Mapping[str, Given]]
+Read = Callable[[str], Mapping[str, ParsedOption]]
 
 
-def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Edited:
+def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> EditResult:
     """The script ``text`` with options of one command changed.
 
     Parameters
@@ -189,8 +189,8 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
             continue
         if given is None:
             # Behind what it may stand, the best first.
-            placed = [option for option in options.values() if option.whole is not None]
-            placed.sort(key=lambda option: option.whole or Span(0, 0), reverse=True)
+            placed = [option for option in options.values() if option.full_span is not None]
+            placed.sort(key=lambda option: option.full_span or Span(0, 0), reverse=True)
             places = [*([options[after]] if after in options else []), *placed]
             candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
         elif texts is None:
@@ -205,32 +205,32 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
             unwritten[name] = texts
         else:
             text = found
-    return Edited(text=text, unwritten=unwritten)
+    return EditResult(text=text, unwritten=unwritten)
 
 
-def _texts(options: Mapping[str, Given]) -> dict[str, tuple[str | None, ...]]:
+def _texts(options: Mapping[str, ParsedOption]) -> dict[str, tuple[str | None, ...]]:
     return {name: option.texts for name, option in options.items()}
 
 
-def _changed(text: str, given: Given, texts: tuple[str, ...]) -> Iterator[str]:
+def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterator[str]:
     """The value where it stands; else the option written again where it is used."""
-    spans = [span for span in given.spans if span is not None]
-    if len(spans) == len(texts) == len(given.spans):
+    spans = [span for span in option.spans if span is not None]
+    if len(spans) == len(texts) == len(option.spans):
         for quoted in _spellings(texts):
-            yield edited(text, dict(zip(spans, quoted, strict=True)))
-    if given.whole is not None:
-        before = text[given.whole.start : given.whole.end]
+            yield apply_edits(text, dict(zip(spans, quoted, strict=True)))
+    if option.full_span is not None:
+        before = text[option.full_span.start : option.full_span.end]
         spelt = re.split(r"[=\s]", before, maxsplit=1)[0]
         for words in _written(
-            (spelt if _PLAIN.fullmatch(spelt) else given.option),
+            (spelt if _SAFE_WORD.fullmatch(spelt) else option.option),
             texts,
-            joins=_is_joined(given, before),
+            joins=_is_joined(option, before),
         ):
-            yield edited(text, {given.whole: words})
+            yield apply_edits(text, {option.full_span: words})
 
 
-def _removed(text: str, given: Given) -> Iterator[str]:
-    whole = given.whole
+def _removed(text: str, option: ParsedOption) -> Iterator[str]:
+    whole = option.full_span
     if whole is None:
         return
     start, end = _line_start(text, whole.start), whole.end
@@ -270,15 +270,17 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
     return None
 
 
-def _added(text: str, name: str, texts: tuple[str, ...], places: list[Given]) -> Iterator[str]:
+def _added(
+    text: str, name: str, texts: tuple[str, ...], places: list[ParsedOption]
+) -> Iterator[str]:
     for place in places:
-        if place.whole is None:
+        if place.full_span is None:
             continue
-        before = text[place.whole.start : place.whole.end]
+        before = text[place.full_span.start : place.full_span.end]
         # Parsers of keys take them with hyphens, too, where their neighbours have some.
         is_key = not (name.startswith("-") or place.option.startswith("-"))
         spelt = f"--{name}" if is_key and before.startswith("--") else name
-        whole, rest = place.whole, text[place.whole.end :]
+        whole, rest = place.full_span, text[place.full_span.end :]
         if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
             whole = Span(whole.start, whole.end + 1)
         for words in _written(spelt, texts, joins=_is_joined(place, before)):
@@ -306,9 +308,9 @@ def _line_start(text: str, position: int) -> int | None:
     return start if not text[start:position].strip(" \t") else None
 
 
-def _is_joined(given: Given, before: str) -> bool:
+def _is_joined(option: ParsedOption, before: str) -> bool:
     """Whether option and value are one word: ``--tp=8``."""
-    return bool(given.texts) and "=" in before.split()[0]
+    return bool(option.texts) and "=" in before.split()[0]
 
 
 def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]:
@@ -322,7 +324,7 @@ def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]
 def _spellings(texts: tuple[str, ...]) -> Iterator[list[str]]:
     """Values outside quotes; inside double and inside single ones."""
     yield [shell_word(text) for text in texts]
-    if all(_PLAIN.fullmatch(text) for text in texts) or any(map(_EXPANDED.search, texts)):
+    if all(_SAFE_WORD.fullmatch(text) for text in texts) or any(map(_EXPANDED.search, texts)):
         return
     yield [re.sub(r'(["$`\\])', r"\\\1", text) for text in texts]
     yield [text.replace("'", "'\"'\"'") for text in texts]

@@ -50,7 +50,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Substitution:
     """What only running it would tell: ``$(command)``, `` `command` ``, ``<(command)``.
 
     ``parts`` are what ``$(cat <<END`` shows, which is told.
@@ -62,7 +62,7 @@ class Run:
     parts: tuple[Part, ...] = ()
 
 
-Part = Literal | Parameter | Arithmetic | Run
+Part = Literal | Parameter | Arithmetic | Substitution
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class HereText:
+class HereDocBody:
     """The body of ``<<END``; of one literal part if ``END`` was quoted."""
 
     parts: tuple[Part, ...]
@@ -108,11 +108,11 @@ class Redirection:
 
     operator: str
     word: RawWord
-    body: HereText | None = None
+    body: HereDocBody | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Simple:
+class SimpleCommand:
     """Assignments and words; ``declares`` is the builtin, such as ``export``, that takes them."""
 
     assignments: tuple[Assignment, ...]
@@ -124,14 +124,14 @@ class Simple:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class AndOrList:
     """Commands joined by ``&&`` and ``||``, which stand before each but the first."""
 
     items: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class Subshell:
     """Commands whose variables are their own: a subshell, parts of a pipe, in the background."""
 
     body: tuple[Node, ...]
@@ -147,14 +147,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Negation:
     """``! command``."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ArithmeticCommand:
     """``(( ... ))``."""
 
     parts: tuple[Part, ...]
@@ -198,7 +198,18 @@ class Function:
     body: Node
 
 
-Node = Simple | Chain | Alone | Group | Not | Computed | If | Loop | Case | Function
+Node = (
+    SimpleCommand
+    | AndOrList
+    | Subshell
+    | Group
+    | Negation
+    | ArithmeticCommand
+    | If
+    | Loop
+    | Case
+    | Function
+)
 
 
 @dataclass(slots=True)
@@ -224,13 +235,13 @@ class Source:
         return f"{self.name}:{self.line(position)}"
 
 
-NOT_GIVEN = "is an argument that this file does not give"
+MISSING_ARGUMENT = "is an argument that this file does not give"
 _LONGEST_TRAIL = 8
 _NOWHERE = -1
 _BLANKS = re.compile(r"(?:\r\n|[ \t\n])+")
 
 
-class Piece(NamedTuple):
+class TextPiece(NamedTuple):
     """Characters with one origin: ``start`` to ``end`` of the file, -1 if computed.
 
     ``unknown`` says why nothing is known of them. ``trail`` are the expansions that they came
@@ -249,11 +260,11 @@ class Piece(NamedTuple):
         """Whether its characters stand in the file as they are."""
         return self.start >= 0 and self.end - self.start == len(self.text)
 
-    def through(self, span: Span) -> Piece:
+    def through(self, span: Span) -> TextPiece:
         """The piece after one more expansion."""
         return self._replace(trail=(*self.trail, span)[:_LONGEST_TRAIL])
 
-    def part(self, start: int, end: int) -> Piece:
+    def part(self, start: int, end: int) -> TextPiece:
         """Some of its characters."""
         text = self.text[start:end]
         if self.is_exact:
@@ -263,20 +274,20 @@ class Piece(NamedTuple):
         return self._replace(text=text, start=_NOWHERE, end=_NOWHERE)
 
 
-Pieces = tuple[Piece, ...]
+Pieces = tuple[TextPiece, ...]
 
 
-def computed(text: str) -> Pieces:
+def computed_text(text: str) -> Pieces:
     """Text that stands nowhere in the file."""
-    return (Piece(text),)
+    return (TextPiece(text),)
 
 
-def untold(reason: str) -> Pieces:
+def unknown_text(reason: str) -> Pieces:
     """Text of which nothing is known."""
-    return (Piece("", unknown=reason),)
+    return (TextPiece("", unknown=reason),)
 
 
-def text_of(pieces: Iterable[Piece]) -> str | None:
+def text_of(pieces: Iterable[TextPiece]) -> str | None:
     """The text, None where some of it is not known."""
     texts = []
     for piece in pieces:
@@ -286,12 +297,12 @@ def text_of(pieces: Iterable[Piece]) -> str | None:
     return "".join(texts)
 
 
-def why_unknown(pieces: Iterable[Piece]) -> str:
+def why_unknown(pieces: Iterable[TextPiece]) -> str:
     """Why some of it is not known; empty if all is."""
     return "; ".join(dict.fromkeys(piece.unknown for piece in pieces if piece.unknown))
 
 
-def span_of(pieces: Sequence[Piece]) -> Span | None:
+def span_of(pieces: Sequence[TextPiece]) -> Span | None:
     """Where the text stands literally; None where it is composed of several places."""
     told = [piece for piece in pieces if piece.text] or list(pieces[:1])
     if not told or any(piece.start < 0 or piece.unknown for piece in told):
@@ -302,9 +313,9 @@ def span_of(pieces: Sequence[Piece]) -> Span | None:
     return Span(told[0].start, told[-1].end)
 
 
-def cut(pieces: Iterable[Piece], start: int) -> Pieces:
+def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
     """The pieces from a character on; an unknown piece counts no character."""
-    rest, passed = list[Piece](), 0
+    rest, passed = list[TextPiece](), 0
     for piece in pieces:
         length = len(piece.text)
         if passed >= start and (length or piece.unknown):
@@ -354,7 +365,7 @@ class Word:
 
     def after(self, start: int) -> Word:
         """The word from a character of what `begins` it."""
-        rest = cut(self.pieces, start)
+        rest = pieces_from(self.pieces, start)
         text = text_of(rest)
         return replace(self, text=text, span=span_of(rest), unknown=why_unknown(rest), pieces=rest)
 
@@ -380,8 +391,8 @@ class Variable:
     def pieces(self) -> Pieces:
         """Its value as one text: of an array, that of the first element."""
         if self.unknown:
-            return untold(self.unknown)
-        return self.elements[0].pieces if self.elements else (Piece(""),)
+            return unknown_text(self.unknown)
+        return self.elements[0].pieces if self.elements else (TextPiece(""),)
 
     @property
     def texts(self) -> tuple[str | None, ...]:
@@ -402,7 +413,7 @@ class Variable:
         """A variable of the same kind that holds these words."""
         if self.is_array:
             return Variable(tuple(words), True, assigned)
-        pieces = [piece for word in words for piece in (*computed(" "), *word.pieces)]
+        pieces = [piece for word in words for piece in (*computed_text(" "), *word.pieces)]
         return Variable((Element(tuple(pieces[1:])),), False, assigned)
 
 
@@ -411,18 +422,18 @@ class Fields:
 
     def __init__(self) -> None:
         self.ended: list[Element] = []
-        self._pieces: list[Piece] | None = None
+        self._pieces: list[TextPiece] | None = None
         self._is_split = False
         self._regions: tuple[Span, ...] = ()
 
-    def join(self, pieces: Iterable[Piece]) -> None:
+    def join(self, pieces: Iterable[TextPiece]) -> None:
         """Adds to the field that is being written."""
         if self._pieces is None:
             self._pieces = []
         self._pieces += pieces
         self._regions = ()
 
-    def split(self, pieces: Iterable[Piece]) -> None:
+    def split(self, pieces: Iterable[TextPiece]) -> None:
         """Adds an unquoted expansion, whose blanks end fields."""
         for piece in pieces:
             if piece.unknown:
@@ -452,7 +463,7 @@ class Fields:
         self._pieces, self._is_split, self._regions = None, False, ()
 
 
-def _parts(piece: Piece) -> Iterator[tuple[Piece, bool]]:
+def _parts(piece: TextPiece) -> Iterator[tuple[TextPiece, bool]]:
     done = 0
     for blanks in _BLANKS.finditer(piece.text):
         yield piece.part(done, blanks.start()), True
@@ -477,7 +488,7 @@ def _regions(pieces: Pieces) -> tuple[Span, ...]:
     return tuple(regions)
 
 
-def _levels(piece: Piece) -> tuple[Span, ...]:
+def _levels(piece: TextPiece) -> tuple[Span, ...]:
     return (Span(piece.start, piece.end), *piece.trail) if piece.start >= 0 else piece.trail
 
 
@@ -500,7 +511,7 @@ class Directive:
     """An option for the scheduler in a comment: ``#SBATCH --nodes=4``.
 
     ``kind`` is ``SBATCH``, ``PBS`` or ``BSUB``; ``text`` is empty for a flag; ``span`` is of the
-    value, ``whole`` of option and value.
+    value, ``full_span`` of option and value.
     """
 
     kind: str
@@ -508,7 +519,7 @@ class Directive:
     text: str
     span: Span
     line: int
-    whole: Span
+    full_span: Span
 
 
 @record(kw_only=True)
@@ -598,5 +609,5 @@ def _directive(
         start, end = start + 1, end - 1
     return Directive(
         kind=kind, option=option, text=source.text[start:end], span=Span(start, end),
-        line=source.line(word.start()), whole=Span(word.start(), max(word.end(), end)),
+        line=source.line(word.start()), full_span=Span(word.start(), max(word.end(), end)),
     )  # fmt: skip

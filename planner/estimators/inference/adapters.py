@@ -22,21 +22,27 @@ from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Rank, ServingSetting
+from planner.estimators.inference.setting import BatchShare, ServingSetting
 from planner.estimators.inference.weights import held_experts
 from planner.formulas.memory import served_adapter_bytes
 from planner.formulas.routing import experts_touched
 from planner.layers.model import Layer, layer_of
-from planner.layers.operators import Experts, Holder, Op, Product, Split
+from planner.layers.operators import (
+    Experts,
+    LayerOperator,
+    MatrixProduct,
+    MatrixSplit,
+    ParameterPart,
+)
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
-_ADAPTED = (Holder.ATTENTION, Holder.FEED_FORWARD)
+_ADAPTED = (ParameterPart.ATTENTION, ParameterPart.FEED_FORWARD)
 _NARROWER = {
     target: tuple(AdapterTargets)[: index + 1] for index, target in enumerate(AdapterTargets)
 }
 
 
-def is_adapted(op: Product, targets: AdapterTargets) -> bool:
+def is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
     """Whether a product may have adapters: all its matrices do, where one of them may."""
     if op.holder not in _ADAPTED:
         return False
@@ -50,14 +56,14 @@ def has_adapted_experts(setting: ServingSetting) -> bool:
     return is_all and setting.engine.memory.adapted_experts
 
 
-def adapted_sides(op: Product, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
+def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
     """Inputs of the first matrices of adapters and outputs of the second ones on a rank.
 
     Matrices that are one product have an adapter each.
     """
-    if op.split is Split.ROWS:
+    if op.split is MatrixSplit.ROWS:
         return op.joined * op.depth / tensor_parallel, op.columns.whole
-    is_split = op.split is Split.COLUMNS
+    is_split = op.split is MatrixSplit.COLUMNS
     outputs = op.columns.on_rank(tensor_parallel) if is_split else op.columns.whole
     return op.joined * op.depth, outputs
 
@@ -79,7 +85,7 @@ def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 
 def _sides(setting: ServingSetting, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
     """Inputs and outputs of adapters of a layer on a GPU: parameters of one of rank 1."""
-    for op in layer.of(Product):
+    for op in layer.of(MatrixProduct):
         if is_adapted(op, setting.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
     if has_adapted_experts(setting):
@@ -101,7 +107,7 @@ def adapter_load_time(setting: ServingSetting, c: ServingConfigurations) -> Nume
 _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 
-def adapters(context: LayerContext, op: Op) -> Iterator[StepOperator]:
+def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]:
     """Those beside an operator; none without adapters, or beside one that has none.
 
     All requests use one, and those of a step are evenly spread over as many as it may have.
@@ -109,7 +115,7 @@ def adapters(context: LayerContext, op: Op) -> Iterator[StepOperator]:
     setting = context.rank.setting
     if not setting.max_loras:
         return
-    if isinstance(op, Product) and is_adapted(op, setting.workload.lora_targets):
+    if isinstance(op, MatrixProduct) and is_adapted(op, setting.workload.lora_targets):
         yield _of_product(context, op)
     elif isinstance(op, Experts) and has_adapted_experts(setting):
         yield _of_experts(context, op)
@@ -120,13 +126,13 @@ def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
     if not setting.max_loras:
         return 0.0
     targets = setting.workload.lora_targets
-    number = sum(is_adapted(op, targets) for op in layer.of(Product))
+    number = sum(is_adapted(op, targets) for op in layer.of(MatrixProduct))
     if has_adapted_experts(setting):
         number += _OF_EXPERTS * len([*layer.of(Experts)])
     return number * setting.engine.execution.adapter_launch_time
 
 
-def _of_product(context: LayerContext, op: Product) -> StepOperator:
+def _of_product(context: LayerContext, op: MatrixProduct) -> StepOperator:
     rank = context.rank
     inputs, outputs = adapted_sides(op, rank.configurations.tensor_parallel)
     read = _different(rank)
@@ -161,7 +167,7 @@ def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
 
 def _operator(
     context: LayerContext,
-    op: Op,
+    op: LayerOperator,
     *,
     rows: FloatArray,
     inputs: Numeric,
@@ -185,7 +191,7 @@ def _operator(
     )
 
 
-def _different(rank: Rank) -> FloatArray:
+def _different(rank: BatchShare) -> FloatArray:
     """Different adapters of the requests of a step on this rank."""
     requests = rank.decoding + rank.batch.prompts * rank.prompt_share
     slots = rank.setting.max_loras

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Rank, ServingSetting
+from planner.estimators.inference.setting import BatchShare, ServingSetting
 from planner.estimators.kernel_work import scan_work
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.memory import cache_bytes_per_token, latent_cache_bytes_per_token
@@ -25,7 +25,7 @@ def index_bytes(op: AttentionCore) -> float:
     return (_INDEX_BYTES if op.latent_width else _PLAIN_INDEX_BYTES) * op.index_dim
 
 
-def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
+def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
     """Bytes of one token of one sequence in this rank's cache of one layer.
 
     What sees later tokens, too, is computed at once and keeps none.
@@ -48,7 +48,7 @@ def cached_bytes(rank: Rank, op: AttentionCore | None) -> FloatArray:
     )
 
 
-def visible(rank: Rank, context: Numeric, op: AttentionCore) -> FloatArray:
+def visible(rank: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray:
     """Cached tokens that a query attends to: at most a window, or the chosen ones; entries."""
     limit = window(rank.setting, op) or op.index_topk or np.inf
     return np.minimum(context, limit) + op.compressed_keys(context)
@@ -142,7 +142,7 @@ def _decode(context: LayerContext, op: AttentionCore) -> StepOperator:
 _STATE_BYTES = 4.0
 
 
-def state_bytes(rank: Rank, op: Scan | None) -> FloatArray:
+def state_bytes(rank: BatchShare, op: Scan | None) -> FloatArray:
     """Bytes of the fixed-size state of one sequence in one layer of linear attention."""
     if op is None:
         return np.zeros(())

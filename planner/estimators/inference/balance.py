@@ -18,7 +18,13 @@ from planner.estimators.inference.serving import (
     prompt_room,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import Queue, Work, queue_of, sharing, steady_noise
+from planner.estimators.inference.waits import (
+    QueueState,
+    StepDemand,
+    queue_of,
+    sharing,
+    steady_noise,
+)
 from planner.formulas.draining import sharing_share, together_in_waves
 from planner.formulas.queueing import mean_if_any
 
@@ -43,9 +49,9 @@ def work_of(
     costs: Phases,
     running: FloatArray,
     places: FloatArray,
-) -> Work:
+) -> StepDemand:
     """What requests ask of the steps of a replica that has so many ``running``."""
-    return Work(
+    return StepDemand(
         fixed=costs.fixed,
         slope=costs.slope,
         prompt=costs.added,
@@ -66,7 +72,7 @@ class Met:
     step: FloatArray
     answer: FloatArray
     first: FloatArray
-    queue: Queue
+    queue: QueueState
 
 
 @record(kw_only=True)
@@ -86,7 +92,7 @@ class Loop:
     setting: ServingSetting
     configurations: ServingConfigurations
     costs: Phases
-    work: Work
+    work: StepDemand
     running: FloatArray
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.estimators.inference.disaggregated import Pools
-from planner.estimators.inference.loop import Served
+from planner.estimators.inference.loop import RequestMeans
 from planner.estimators.inference.serving import decode_steps
 from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.draining import emptying_steps, whole_waves_share
@@ -69,7 +69,7 @@ def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Bu
 
 
 def share_until_the_end(
-    setting: ServingSetting, served: Served, running: FloatArray, each: FloatArray
+    setting: ServingSetting, served: RequestMeans, running: FloatArray, each: FloatArray
 ) -> FloatArray:
     """The rate that a benchmark reports, over that of clients who never end.
 
@@ -88,7 +88,7 @@ def share_until_the_end(
     return np.asarray(seconds / (seconds + rest * decode_steps(setting) * costs.fixed))
 
 
-def emptying_answer(setting: ServingSetting, served: Served) -> FloatArray:
+def emptying_answer(setting: ServingSetting, served: RequestMeans) -> FloatArray:
     """Seconds of an answer at the end of a run: no prompts stop it, and half of those that were in
     flight are beside it on average."""
     half = np.maximum(np.asarray(served.decoding) / 2, 1.0)

@@ -23,11 +23,11 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
     two_sizes,
 )
-from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.setting import PrefixHits, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
-from planner.specs.checked import unchecked
+from planner.specs.checked import replace_unvalidated
 
 HIGHEST_PREFILL_LOAD = 0.9
 _BEYOND_ANY_DOMAIN = 1e9
@@ -50,7 +50,7 @@ class PrefillWorkers:
     service_time: FloatArray
     transfer_time: FloatArray
     rejected_by: CodeArray
-    prefixes: Prefixes | None = None
+    prefixes: PrefixHits | None = None
 
     @property
     def request_rate(self) -> FloatArray:
@@ -84,7 +84,9 @@ def prefill_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
-    alone = replace(setting, workload=unchecked(setting.workload, output_tokens=1, draft_tokens=0))
+    alone = replace(
+        setting, workload=replace_unvalidated(setting.workload, output_tokens=1, draft_tokens=0)
+    )
     whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
     most = setting.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel
@@ -136,7 +138,7 @@ def decode_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> DecodeWorkers:
     """Time and room of workers whose steps hold decoding sequences alone."""
-    c, ranks = decoding_alone(setting, configurations), configurations.attention_data_parallel
+    c, ranks = decode_only(setting, configurations), configurations.attention_data_parallel
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         memory = serving_memory(setting, c)
         places = np.minimum(c.concurrency, setting.engine.scheduler.max_num_seqs * ranks)
@@ -157,7 +159,7 @@ def decode_workers(
         )
 
 
-def decoding_alone(
+def decode_only(
     setting: ServingSetting, configurations: ServingConfigurations
 ) -> ServingConfigurations:
     """The workers with steps of as many tokens as their sequences take in one."""

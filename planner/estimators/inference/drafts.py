@@ -17,7 +17,7 @@ from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.estimators.inference.weights import weight_bytes
 from planner.layers.model import layer_of
-from planner.layers.operators import Product
+from planner.layers.operators import MatrixProduct
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 from planner.specs.serving import DraftMethod
 
@@ -82,7 +82,7 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
     projected = method.states * hidden**2
     if method is DraftMethod.EAGLE3:
         layer = layer_of(own.model, own.model.layer_groups[0])
-        read = [op for op in layer.of(Product) if op.reads == "residual"]
+        read = [op for op in layer.of(MatrixProduct) if op.reads == "residual"]
         projected += sum(op.depth * op.columns.whole for op in read)
         projected += own.model.vocab_size * hidden
     beside = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel

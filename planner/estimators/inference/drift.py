@@ -7,13 +7,13 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 from planner.estimators.inference.serving import Phases
-from planner.estimators.inference.waits import Work
+from planner.estimators.inference.waits import StepDemand
 from planner.formulas.sample_paths import filled_by_drift
-from planner.specs.arrivals import Paths, classes_of
+from planner.specs.arrivals import TracePaths, classes_of
 
 
 @record(kw_only=True)
-class Drifted:
+class DriftEffects:
     """What requests meet as replicas fill and empty, along the windows of a trace.
 
     ``decoding``: sequences in `CLASSES` of the requests; ``waits`` for a place [s] in each window,
@@ -28,19 +28,19 @@ class Drifted:
 
 
 def drifted_in(
-    paths: Paths,
+    paths: TracePaths,
     replicas: FloatArray,
     rate: FloatArray,
     costs: Phases,
-    work: Work,
+    work: StepDemand,
     *,
     prompt: FloatArray,
     fullest: Numeric,
-) -> Drifted:
+) -> DriftEffects:
     """The windows of the replicas that share the requests, of the nearest number of them."""
     mixes = np.all(np.isfinite(fullest))
     lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
-    merged: Drifted | None = None
+    merged: DriftEffects | None = None
     for mine, turns in paths.nearest(replicas):
         shape = (*turns.windows.shape, *[1] * np.ndim(rate))
         requests, prompts, answers = turns.windows.reshape(shape)
@@ -67,7 +67,7 @@ def drifted_in(
         ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
         # Windows that do not share out evenly are left out.
         lacking = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
-        found = Drifted(
+        found = DriftEffects(
             decoding=classes_of(running, weights.ravel()),
             waits=np.pad(waits, lacking),
             weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), lacking),
@@ -75,7 +75,7 @@ def drifted_in(
         )
         if merged is not None:
             before = vars(merged)
-            found = Drifted(
+            found = DriftEffects(
                 **{name: np.where(mine, one, before[name]) for name, one in vars(found).items()}
             )
         merged = found

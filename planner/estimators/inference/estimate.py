@@ -12,7 +12,7 @@ from planner.configurations.serving_rules import (
     first_broken_serving_rule,
 )
 from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.loop import Served, served_at_concurrency
+from planner.estimators.inference.loop import RequestMeans, served_at_concurrency
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
 from planner.estimators.inference.setting import ServingSetting
 
@@ -31,7 +31,7 @@ class ServingEstimate:
     setting: ServingSetting
     configurations: ServingConfigurations
     memory: ServingMemory
-    served: Served
+    served: RequestMeans
     rejected_by: CodeArray
 
     @property

@@ -13,14 +13,14 @@ from planner.base.records import record
 from planner.estimators.kernel_table import KernelTable, chosen
 from planner.estimators.kernel_work import (
     SIXTEEN_BIT_BYTES,
+    KernelVisibility,
     Rows,
-    Shown,
     cache_work,
     dense_rows,
     expert_rows,
     num_multiprocessors,
 )
-from planner.estimators.machine import Group, Machine
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.routing import experts_touched, fullest_rank_touched
 from planner.specs.engine import EngineProfile
 from planner.specs.quantization import KernelFormat, format_on
@@ -250,7 +250,7 @@ class Kernels:
         visible = kernels * self._kernel_latency_fraction
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
-    def all_reduce(self, num_bytes: Numeric, group: Group) -> FloatArray:
+    def all_reduce(self, num_bytes: Numeric, group: CommunicationGroup) -> FloatArray:
         """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
         execution, inside = self.engine.execution, self.machine.num_domains(group) <= 1
         ring = self.machine.collective("all_reduce", num_bytes, group)
@@ -286,7 +286,7 @@ class Kernels:
         """The kernels of the GPU as the engine shows them."""
         execution, engine = self.engine.execution, self.engine
         return self.machine.kernel_table(
-            Shown(
+            KernelVisibility(
                 sustained=execution.sustained_clock,
                 compute=execution.compute_fraction,
                 dense_compute=self._of_architecture(engine.linear_compute_by_architecture),

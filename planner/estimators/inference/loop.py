@@ -22,7 +22,7 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
 )
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import Line, Offered, Queue, sharing
+from planner.estimators.inference.waits import Line, OfferedLoad, QueueState, sharing
 from planner.formulas.queueing import (
     balanced_rate,
     filling_share,
@@ -31,12 +31,12 @@ from planner.formulas.queueing import (
     settled_number,
 )
 from planner.formulas.sample_paths import weighted_quantile
-from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, Paths
-from planner.specs.checked import unchecked
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, TracePaths
+from planner.specs.checked import replace_unvalidated
 
 
 @record(kw_only=True)
-class Served:
+class RequestMeans:
     """Means over the requests of one replica; times in seconds.
 
     ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
@@ -60,9 +60,9 @@ class Served:
     line: Line
     time_per_output_token: FloatArray
     request_rate: FloatArray
-    queue: Queue
-    offered: Offered | None = None
-    traced: Traced | None = None
+    queue: QueueState
+    offered: OfferedLoad | None = None
+    traced: RateClasses | None = None
 
     @property
     def place_wait(self) -> FloatArray:
@@ -96,7 +96,7 @@ class Served:
 
 
 @record(kw_only=True)
-class Traced:
+class RateClasses:
     """Requests whose rate moves more slowly than a replica fills, in classes of one rate each.
 
     ``classes``: what they meet where they come at random at that rate, which is no more than is
@@ -110,8 +110,8 @@ class Traced:
     leave all places.
     """
 
-    paths: Paths
-    classes: Served
+    paths: TracePaths
+    classes: RequestMeans
     replicas: FloatArray
     waits: FloatArray
     weights: FloatArray
@@ -273,9 +273,9 @@ def served_at_rate(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     memory: ServingMemory,
-    offered: Offered,
+    offered: OfferedLoad,
     running: FloatArray | None = None,
-) -> Served:
+) -> RequestMeans:
     """What requests meet that are offered at a rate, and what piles up before them.
 
     ``running``: so many are answered as fast as they come, or all that there is room for, where
@@ -292,13 +292,16 @@ def served_at_rate(
 
 
 def _as_traced(
-    setting: ServingSetting, configurations: ServingConfigurations, served: Served, paths: Paths
-) -> Served:
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    served: RequestMeans,
+    paths: TracePaths,
+) -> RequestMeans:
     """What requests meet whose rate moves, and whose answers prompts stop as in their trace."""
     queue, costs, rate = served.queue, served.phases, served.request_rate
     replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
     work = work_of(setting, configurations, costs, served.in_flight, queue.places)
-    calm = replace(setting, workload=unchecked(setting.workload, arrivals=Arrivals()))
+    calm = replace(setting, workload=replace_unvalidated(setting.workload, arrivals=Arrivals()))
     loop = Loop(
         setting=calm, configurations=configurations, costs=costs, work=work,
         running=served.in_flight,
@@ -347,7 +350,7 @@ def _as_traced(
         queue=met.queue,
         offered=None,
     )
-    traced = Traced(
+    traced = RateClasses(
         paths=paths,
         classes=classes,
         replicas=replicas,
@@ -370,7 +373,7 @@ def _as_traced(
     return replace(served, traced=traced, time_per_output_token=token)
 
 
-def _filling(setting: ServingSetting, served: Served, offered: Offered) -> Served:
+def _filling(setting: ServingSetting, served: RequestMeans, offered: OfferedLoad) -> RequestMeans:
     """What requests meet while a replica fills and empties, of a number of them."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.
@@ -407,7 +410,7 @@ def served_at_concurrency(
     configurations: ServingConfigurations,
     memory: ServingMemory,
     counts: bool | BoolArray = True,
-) -> Served:
+) -> RequestMeans:
     """A replica that always holds its ``concurrency`` requests, as far as memory has room.
 
     Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
@@ -436,7 +439,7 @@ def served_at_concurrency(
     )
     queued = line.wait
     fewer = costs.slope * np.maximum(rate * met.answer - 1, 0.0) * loop.thinned
-    return Served(
+    return RequestMeans(
         phases=costs,
         in_flight=clients,
         decoding=rate * met.answer,

@@ -19,7 +19,7 @@ from planner.estimators.inference.attention_core import (
     window,
 )
 from planner.estimators.inference.drafts import draft_weights, drafter
-from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.inference.setting import Batch, BatchShare, ServingSetting
 from planner.estimators.inference.tower import encoder_memory, tower_weights
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.memory import beyond_room, paged_tokens, typical_cache_bytes
@@ -30,23 +30,23 @@ from planner.specs.engine import MemoryShare
 
 
 @record(kw_only=True)
-class Room:
+class KvCacheCapacity:
     """Bytes that a cache may take of one GPU, or of the host memory of one.
 
     ``shared``: what all prompts begin with, which stands there once. ``sequence``: what one
     sequence takes beside it at its mean length, ``longest`` at its full length with it on the rank
-    that holds it, ``whole`` beside it on an average rank.
+    that holds it, ``longest_on_average_rank`` beside it on an average rank.
     """
 
     size: FloatArray
     shared: FloatArray
     sequence: FloatArray
     longest: FloatArray
-    whole: FloatArray
+    longest_on_average_rank: FloatArray
 
-    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> Room:
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> KvCacheCapacity:
         """The room with every array changed."""
-        return Room(**{name: change(value) for name, value in vars(self).items()})
+        return KvCacheCapacity(**{name: change(value) for name, value in vars(self).items()})
 
     def holds(self, sequence: FloatArray) -> FloatArray:
         """Sequences of so many bytes that find room; at least one must fit whole.
@@ -81,8 +81,8 @@ class ServingMemory:
     kv_cache: FloatArray
     activations: FloatArray
     reserved: FloatArray
-    room: Room
-    host_room: Room
+    room: KvCacheCapacity
+    host_room: KvCacheCapacity
     host: FloatArray
     usable: FloatArray
 
@@ -100,10 +100,10 @@ class ServingMemory:
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
         """What the fullest GPU needs for so many whole sequences on it."""
-        return self.beside_cache + self.room.held(sequences)
+        return self.non_cache_bytes + self.room.held(sequences)
 
     @property
-    def beside_cache(self) -> FloatArray:
+    def non_cache_bytes(self) -> FloatArray:
         """All that is no cache."""
         return self.weights + self.adapters + self.activations + self.reserved
 
@@ -116,8 +116,8 @@ class ServingMemory:
     @property
     def most_whole_sequences(self) -> FloatArray:
         """The same of sequences that are all at their full length at once."""
-        on_host = self.host_room.holds(self.host_room.whole)
-        return np.minimum(self.room.holds(self.room.whole), on_host)
+        on_host = self.host_room.holds(self.host_room.longest_on_average_rank)
+        return np.minimum(self.room.holds(self.room.longest_on_average_rank), on_host)
 
 
 SERVING_MEMORY_PARTS = tuple(
@@ -146,7 +146,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         # An answer that runs is half way in the mean, and all of it is reserved.
         typical = _cache_bytes(setting, c, lengths.input_tokens + 2 * half_way)
     caches = (longest, typical, shared)
-    activations, usable, kept = _kept(setting, c, weights + adapters, reserved, caches)
+    activations, usable, kept = _memory_and_cache(setting, c, weights + adapters, reserved, caches)
     size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency
     offloaded = held * c.weight_offload
     on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
@@ -214,13 +214,13 @@ def usable_bytes(
     return np.where(told > 0, usable, setting.usable_memory)
 
 
-def _kept(
+def _memory_and_cache(
     setting: ServingSetting,
     c: ServingConfigurations,
     weights: FloatArray,
     reserved: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray, Room]:
+) -> tuple[FloatArray, FloatArray, KvCacheCapacity]:
     """Activations, what the engine may use, and the room that a cache has of it.
 
     Where the sequences that the engine samples by default to size the cache leave too little for
@@ -230,7 +230,7 @@ def _kept(
     profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
 
-    def beside(activations: FloatArray) -> tuple[FloatArray, Room]:
+    def beside(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
         usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
         left = usable - weights - reserved
         return usable, _room(left - activations, caches, c, 1 - c.kv_offload)
@@ -240,8 +240,8 @@ def _kept(
     if not profiled:
         return own, usable, room
     seqs = np.maximum(profiled, sampled)
-    if setting.told_at is not None:
-        seqs = np.where(c.concurrency == setting.told_at, seqs, sampled)
+    if setting.engine_max_num_seqs is not None:
+        seqs = np.where(c.concurrency == setting.engine_max_num_seqs, seqs, sampled)
     usual = _activation_bytes(setting, c, seqs, tokens)
     usual_usable, usual_room = beside(usual)
     if memory.fixed_profiled_seqs:
@@ -267,7 +267,7 @@ def needed_to_start(
     if most is None or setting.engine.memory.shortens_longest:
         return needed
     held = sequence_bytes(setting, c, most) * sequences
-    return np.maximum(needed, memory.beside_cache + held)
+    return np.maximum(needed, memory.non_cache_bytes + held)
 
 
 def longest_request(setting: ServingSetting) -> int:
@@ -289,7 +289,7 @@ def longest_that_fits(
     if not setting.engine.scheduler.continuous:
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
-    beside = memory.beside_cache
+    beside = memory.non_cache_bytes
     fits, beyond = 0, longest_request(setting) + 1
     while beyond - fits > 1:
         middle = (fits + beyond) // 2
@@ -312,19 +312,19 @@ def _room(
     caches: tuple[FloatArray, FloatArray, FloatArray],
     c: ServingConfigurations,
     share: FloatArray,
-) -> Room:
+) -> KvCacheCapacity:
     """The room of a device that keeps this share of each sequence's cache.
 
     ``caches``: of a sequence at its full length, at its mean one, and of what all have in common.
     """
     longest, typical, shared = caches
     ranks = c.attention_data_parallel
-    return Room(
+    return KvCacheCapacity(
         size=size,
         shared=share * shared,
         sequence=share * (typical - shared) / ranks,
         longest=share * longest,
-        whole=share * (longest - shared) / ranks,
+        longest_on_average_rank=share * (longest - shared) / ranks,
     )
 
 
@@ -338,7 +338,7 @@ def sequence_bytes(
 def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
     """The same with what is offloaded."""
     zero = np.zeros(())
-    rank = Rank(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
+    rank = BatchShare(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = setting.model.num_hidden_layers
     uneven = np.ceil(layers / c.pipeline_parallel) / layers
     parts = []

@@ -11,10 +11,10 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.inference.setting import Rank
+from planner.estimators.inference.setting import BatchShare
 from planner.estimators.inference.weights import weight_formats
-from planner.estimators.kernel_work import Work
-from planner.estimators.machine import Group
+from planner.estimators.kernel_work import KernelWork
+from planner.estimators.machine import CommunicationGroup
 
 
 @record(kw_only=True)
@@ -29,14 +29,14 @@ class StepOperator:
     time: FloatArray
     flops: FloatArray
     part: str = "compute"
-    works: tuple[Work, ...] = ()
+    works: tuple[KernelWork, ...] = ()
 
 
 @record(kw_only=True)
 class LayerContext:
     """A rank with the kernels that serve it."""
 
-    rank: Rank
+    rank: BatchShare
     kernels: Kernels
 
     def linear(
@@ -86,15 +86,15 @@ class LayerContext:
 
     def stored_code(self, part: str) -> CodeArray | None:
         """The types of a part of the layers that the served checkpoint leaves in 16 bit."""
-        kept = self._kept.get(part)
+        kept = self._weight_bytes.get(part)
         if kept is None:
             return None
         code = self.rank.configurations.quantization
         return np.where(kept[code] > 0, np.int8(Quantization.W16A16), code)
 
     @cached_property
-    def _kept(self) -> Mapping[str, FloatArray]:
-        return weight_formats(self.rank.setting).kept
+    def _weight_bytes(self) -> Mapping[str, FloatArray]:
+        return weight_formats(self.rank.setting).stored_bytes
 
     @cached_property
     def _matrices(self) -> Mapping[str, FloatArray]:
@@ -109,6 +109,6 @@ class LayerContext:
         """An exchange between ranks."""
         return StepOperator(name=name, module=module, part=part, time=time, flops=np.zeros(()))
 
-    def collective(self, kind: str, num_bytes: Numeric, group: Group) -> FloatArray:
+    def collective(self, kind: str, num_bytes: Numeric, group: CommunicationGroup) -> FloatArray:
         """Seconds of a collective of the machine."""
         return self.kernels.machine.collective(kind, num_bytes, group)

@@ -13,14 +13,14 @@ from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.memory import ServingMemory
 from planner.estimators.inference.serving import new_tokens, prompt_batch
-from planner.estimators.inference.setting import Prefixes, ServingSetting
+from planner.estimators.inference.setting import PrefixHits, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.formulas.queueing import residual_mean
-from planner.specs.reuse import Reuse
+from planner.specs.reuse import HitRateCurve
 
 
 @record(kw_only=True)
-class Load:
+class ReplicaLoad:
     """What replicas have to do: ``replicas`` of them answer a ``rate`` [1/s] of requests in all,
     each with so many ``running``."""
 
@@ -36,7 +36,7 @@ Judged = TypeVar("Judged")
 
 
 def in_agreement(
-    judged: Judged, again: Callable[[Prefixes], Judged], found: Callable[[Judged], Prefixes]
+    judged: Judged, again: Callable[[PrefixHits], Judged], found: Callable[[Judged], PrefixHits]
 ) -> Judged:
     """What is ``judged`` where each configuration finds what its caches keep at what it answers.
 
@@ -61,13 +61,13 @@ def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
 
 
 @record(kw_only=True)
-class Caches:
+class PrefixCaches:
     """The caches of every configuration: so many in all, of ``token_bytes`` for each token.
 
     ``pinned``: tokens in one of them that are no choice, those of requests that run.
     """
 
-    reuse: Reuse
+    reuse: HitRateCurve
     token_bytes: FloatArray
     pinned: Numeric
     number: Numeric
@@ -89,8 +89,8 @@ def caches_at(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     memory: ServingMemory,
-    load: Load,
-) -> Caches:
+    load: ReplicaLoad,
+) -> PrefixCaches:
     """The caches of every configuration at a load, one on each attention rank.
 
     Of a trace all of one counts, in which requests that run are those used last; of sessions,
@@ -103,7 +103,7 @@ def caches_at(
     left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
     context = work.input_tokens + left - work.shared_prefix_tokens
     running = np.minimum(load.running, memory.most_sequences) / ranks
-    return Caches(
+    return PrefixCaches(
         reuse=work.reuse,
         token_bytes=token_bytes(setting, memory),
         pinned=context * running if work.reuse.per_second else 0.0,
@@ -126,8 +126,8 @@ def prefixes_at(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     memory: ServingMemory,
-    load: Load,
-) -> Prefixes:
+    load: ReplicaLoad,
+) -> PrefixHits:
     """What every configuration finds at a load, at its own room.
 
     What host and drives alone have is read over their link before the prompt is computed, and is
@@ -146,7 +146,7 @@ def prefixes_at(
     for tier, seconds in a_token.items():
         of_tier[tier] = np.where(seconds <= _computed(setting, configurations), of_tier[tier], 0.0)
         loading.append(of_tier[tier] * work.input_tokens * seconds)
-    return Prefixes(
+    return PrefixHits(
         gpu_cache_hit_rate=hits[0],
         host_cache_hit_rate=of_tier["host"],
         disk_cache_hit_rate=of_tier["disk"],

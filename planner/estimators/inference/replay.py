@@ -96,7 +96,7 @@ class PrefixCache:
 
 
 @record(kw_only=True)
-class Seen:
+class ClientLatencies:
     """What a client saw of each request [s], in the order of the requests.
 
     ``per_token`` is NaN of answers of one token.
@@ -114,7 +114,7 @@ def replay(
     places: int,
     step_tokens: int,
     cache: PrefixCache | None = None,
-) -> Seen:
+) -> ClientLatencies:
     """What requests see of one replica.
 
     Parameters
@@ -183,4 +183,6 @@ def replay(
     with np.errstate(invalid="ignore", divide="ignore"):
         further = np.where(requests.answers > 1, requests.answers - 1, np.nan)
     firsts, ends = np.asarray(begun), np.asarray(end)
-    return Seen(first=firsts - came, per_token=(ends - firsts) / further, latency=ends - came)
+    return ClientLatencies(
+        first=firsts - came, per_token=(ends - firsts) / further, latency=ends - came
+    )

@@ -13,7 +13,7 @@ from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.machine import Group, Machine
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
@@ -25,7 +25,7 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
 @record(kw_only=True)
-class Prefixes:
+class PrefixHits:
     """What each configuration finds of its prompts; arrays that broadcast to their shape.
 
     Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
@@ -38,9 +38,11 @@ class Prefixes:
     cache_residence: FloatArray
     cache_load_time: FloatArray
 
-    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> Prefixes:
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> PrefixHits:
         """The same with every array changed."""
-        return Prefixes(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
+        return PrefixHits(
+            **{field.name: change(getattr(self, field.name)) for field in fields(self)}
+        )
 
     @cached_property
     def hit_rate(self) -> FloatArray:
@@ -48,7 +50,7 @@ class Prefixes:
         slower = self.host_cache_hit_rate + self.disk_cache_hit_rate
         return np.asarray(self.gpu_cache_hit_rate + slower)
 
-    def scaled(self, hit_rate: FloatArray) -> Prefixes:
+    def scaled(self, hit_rate: FloatArray) -> PrefixHits:
         """So much found in all, of each cache as large a part of it."""
         part = hit_rate / np.maximum(self.hit_rate, 1e-12)
         found = self.mapped(lambda values: np.asarray(values * part))
@@ -63,7 +65,8 @@ class ServingSetting:
     predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
     of the search differ in the number of drafted tokens. ``engine_version``: the release of the
     engine, empty where nobody says it; it tells how sure predictions are, and changes none.
-    ``told_at``: the requests at once with which an engine that is told a number of sequences is
+    ``engine_max_num_seqs``: the requests at once with which an engine that is told a number of
+    sequences is
     told its own; with others it is told those. None: with any. ``prefixes``: what each of the
     configurations that it is used with finds of its prompts, in place of the requests' own share.
     """
@@ -76,8 +79,8 @@ class ServingSetting:
     draft: ModelSpec | None = None
     compares_drafts: bool = False
     engine_version: str = ""
-    told_at: int | None = None
-    prefixes: Prefixes | None = None
+    engine_max_num_seqs: int | None = None
+    prefixes: PrefixHits | None = None
 
     @property
     def named(self) -> Mapping[str, int]:
@@ -170,7 +173,7 @@ class Batch:
 
 
 @record(kw_only=True)
-class Rank:
+class BatchShare:
     """One GPU's share of a batch."""
 
     setting: ServingSetting
@@ -223,14 +226,14 @@ class Rank:
         return np.asarray(_CACHE_BYTES[self.configurations.kv_cache])
 
     @cached_property
-    def tensor_group(self) -> Group:
+    def tensor_group(self) -> CommunicationGroup:
         """Ranks that split the matrices."""
-        return Group(size=self.configurations.tensor_parallel, stride=1)
+        return CommunicationGroup(size=self.configurations.tensor_parallel, stride=1)
 
     @cached_property
-    def stage_group(self) -> Group:
+    def stage_group(self) -> CommunicationGroup:
         """All ranks of a pipeline stage: those that hold the experts."""
-        return Group(size=self.configurations.stage_gpus, stride=1)
+        return CommunicationGroup(size=self.configurations.stage_gpus, stride=1)
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""

@@ -23,9 +23,9 @@ from planner.estimators.inference.attention_core import (
 )
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Batch, Rank, ServingSetting
+from planner.estimators.inference.setting import Batch, BatchShare, ServingSetting
 from planner.estimators.inference.weights import held_experts, weight_bytes
-from planner.estimators.kernel_work import Work, attributed
+from planner.estimators.kernel_work import KernelWork, attributed
 from planner.formulas.collectives import distinct_share
 from planner.formulas.routing import fullest_rank_factor
 from planner.layers import operators as ops
@@ -136,19 +136,19 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
         yield from adapters(context, op)
 
 
-def _product(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
+def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
     core, t = layer.core, context.rank.configurations.tensor_parallel
-    if op.reads == "residual" and op.split is ops.Split.NONE:
+    if op.reads == "residual" and op.split is ops.MatrixSplit.NONE:
         yield from _joined(context, op, layer)
         return
     if core and core.latent_width and op.reads == "key_latent":
         yield from _expansion(context, op, core)
         return
     rows = _rows(context, op)
-    columns = op.columns.on_rank(t) if op.split is ops.Split.COLUMNS else op.columns.whole
-    depth = op.depth / t if op.split is ops.Split.ROWS else op.depth
+    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is ops.MatrixSplit.ROWS else op.depth
     code = _code(context, op, layer)
-    stored = _embedding_bytes(context) if op.holder is ops.Holder.LOGITS else None
+    stored = _embedding_bytes(context) if op.holder is ops.ParameterPart.LOGITS else None
     yield context.linear(
         op.name, op.module, rows=rows, columns=columns, depth=depth, quantization=code,
         stored=stored,
@@ -158,12 +158,14 @@ def _product(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[S
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
 
 
-def _joined(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[StepOperator]:
+def _joined(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
     """Projections into latent spaces, whole on every rank: engines have one product of all."""
     same = [
         each
-        for each in layer.of(ops.Product)
-        if each.reads == op.reads and each.split is ops.Split.NONE and each.module == op.module
+        for each in layer.of(ops.MatrixProduct)
+        if each.reads == op.reads
+        and each.split is ops.MatrixSplit.NONE
+        and each.module == op.module
     ]
     if op is same[0]:
         columns = sum(each.columns.whole for each in same)
@@ -180,7 +182,7 @@ def _joined(context: LayerContext, op: ops.Product, layer: Layer) -> Iterator[St
 
 
 def _expansion(
-    context: LayerContext, op: ops.Product, core: ops.AttentionCore
+    context: LayerContext, op: ops.MatrixProduct, core: ops.AttentionCore
 ) -> Iterator[StepOperator]:
     """Prompts expand the latent; decoding folds the expansion into queries and outputs."""
     rank, t = context.rank, context.rank.configurations.tensor_parallel
@@ -201,23 +203,23 @@ def _expansion(
         )
 
 
-def _code(context: LayerContext, op: ops.Product, layer: Layer) -> CodeArray | None:
+def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArray | None:
     """The type of a product where it is not that of the configuration's matrices."""
-    if op.holder is ops.Holder.LOGITS:
+    if op.holder is ops.ParameterPart.LOGITS:
         if context.rank.setting.workload.embedding_bits is not None:
             return SIXTEEN_BIT
         return None if context.rank.setting.engine.quantized_ends else SIXTEEN_BIT
-    if op.sixteen_bit or op.holder is ops.Holder.ROUTER:
+    if op.sixteen_bit or op.holder is ops.ParameterPart.ROUTER:
         return SIXTEEN_BIT
-    if op.holder is ops.Holder.ATTENTION:
+    if op.holder is ops.ParameterPart.ATTENTION:
         return context.stored_code("attention")
-    if op.holder is ops.Holder.FEED_FORWARD:
+    if op.holder is ops.ParameterPart.FEED_FORWARD:
         has_experts = any(layer.of(ops.Experts))
         return context.stored_code("shared_experts" if has_experts else "feed_forward")
     return None
 
 
-def _rows(context: LayerContext, op: ops.Op) -> FloatArray:
+def _rows(context: LayerContext, op: ops.LayerOperator) -> FloatArray:
     """Tokens of an operator: after the last layer those to be sampled."""
     at_the_end = op.module == "logits" or op.name == "final_norm"
     return context.rank.sampled if at_the_end else context.rank.tokens
@@ -284,12 +286,14 @@ def _vocabulary_reduce(
         yield context.tensor_all_reduce(op.module)
 
 
-def _nothing(context: LayerContext, op: ops.Op, layer: Layer) -> Iterator[StepOperator]:
+def _nothing(context: LayerContext, op: ops.LayerOperator, layer: Layer) -> Iterator[StepOperator]:
     """Part of other kernels, or of training alone."""
     return iter(())
 
 
-_KINDS: dict[type[ops.Op], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]] = {
+_KINDS: dict[
+    type[ops.LayerOperator], Callable[[LayerContext, Any, Layer], Iterator[StepOperator]]
+] = {
     ops.AttentionCore: attention_core,
     ops.BlockExchange: _block_exchange,
     ops.Elementwise: _elementwise,
@@ -301,14 +305,14 @@ _KINDS: dict[type[ops.Op], Callable[[LayerContext, Any, Layer], Iterator[StepOpe
     ops.Lookup: _lookup,
     ops.Loss: _sampling,
     ops.Permute: _nothing,
-    ops.Product: _product,
+    ops.MatrixProduct: _product,
     ops.Scan: scan,
     ops.VocabularyReduce: _vocabulary_reduce,
     ops.Weights: _nothing,
 }
 
 
-def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
+def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
     """Seconds of a step in which the GPU waits for its host, beside ``busy`` ones of its own.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
@@ -331,7 +335,7 @@ def offload_wait(rank: Rank, busy: FloatArray) -> FloatArray:
     return wait + machine.host_memory_time(read, execution.host_attention_fraction)
 
 
-def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:
+def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArray:
     """Bytes of the offloaded cache that a decode step moves, of all layers.
 
     ``for_each_head``: where query heads share keys and values, each writes and reads a copy.
@@ -345,7 +349,7 @@ def _offloaded_cache(rank: Rank, for_each_head: bool = False) -> FloatArray:
     )
 
 
-def _cache_of(rank: Rank, core: AttentionCore | None, for_each_head: bool) -> Numeric:
+def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
     if core is None:
         return 0.0
     held = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
@@ -374,7 +378,7 @@ class InferenceStep:
     transfer_wait: FloatArray
     overhead: FloatArray
     slowest_stage: FloatArray
-    works: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
+    works: Mapping[str, tuple[KernelWork, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> FloatArray:
@@ -397,7 +401,7 @@ def step_time(
 ) -> InferenceStep:
     """Seconds of one step on ``batch``; ``decoding``: it holds no prompts, so graphs run it."""
     c = configurations
-    rank = Rank(setting=setting, configurations=c, batch=batch)
+    rank = BatchShare(setting=setting, configurations=c, batch=batch)
     layer = LayerContext(rank=rank, kernels=setting.kernels)
     ledger = setting.machine.ledger
     layers = tuple(
@@ -441,7 +445,7 @@ def step_time(
     )
 
 
-def _overhead(rank: Rank) -> FloatArray:
+def _overhead(rank: BatchShare) -> FloatArray:
     """Seconds of a step in which the host plans and samples and the GPU waits."""
     execution, batch = rank.setting.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
@@ -451,7 +455,7 @@ def _overhead(rank: Rank) -> FloatArray:
     return np.asarray(usual + np.where(verifies, verifying, 0.0))
 
 
-def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
+def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
     each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
@@ -471,7 +475,7 @@ def _launch_time(rank: Rank, group: LayerGroup, decoding: bool) -> Numeric:
     return np.where(rank.batch.context > longest, launched, captured)
 
 
-def _mixing(rank: Rank, group: LayerGroup) -> float:
+def _mixing(rank: BatchShare, group: LayerGroup) -> float:
     """What attention other than over keys and values adds to the launch of a layer."""
     execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
     if layer.scan is not None:
@@ -480,7 +484,7 @@ def _mixing(rank: Rank, group: LayerGroup) -> float:
     return execution.latent_launch_time if is_latent else 0.0
 
 
-def _quantized_launches(rank: Rank, group: LayerGroup) -> Numeric:
+def _quantized_launches(rank: BatchShare, group: LayerGroup) -> Numeric:
     """What the host adds for the quantized matrices of a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
     if time == 0:

@@ -18,7 +18,7 @@ from planner.base.enums import AttentionKernels
 from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.machine import Group, Machine
+from planner.estimators.machine import CommunicationGroup, Machine
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,
@@ -32,7 +32,7 @@ from planner.layers.model import (
     tower_layer,
     tower_parameters,
 )
-from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, Product
+from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, MatrixProduct
 from planner.specs.images import audio_tokens, tiles_of
 from planner.specs.quantization import SIXTEEN_BIT_BYTES
 
@@ -41,7 +41,7 @@ _STREAMS = 4
 
 
 @record(kw_only=True)
-class Encoded:
+class EncoderTokens:
     """What a tower makes tokens of in a prompt: ``parts`` that it sees apart, of so many
     ``patches`` each; ``largest``: tokens of what is made at once."""
 
@@ -51,7 +51,7 @@ class Encoded:
     largest: int
 
 
-def encoded(setting: ServingSetting) -> list[Encoded]:
+def encoded(setting: ServingSetting) -> list[EncoderTokens]:
     """The images and the sound of a prompt."""
     model, work, found = setting.model, setting.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
@@ -59,13 +59,15 @@ def encoded(setting: ServingSetting) -> list[Encoded]:
         tiles = tiles_of(tower, whole)
         patches = round(whole / tiles) * tower.patches_per_token
         parts = work.images_per_sample * tiles
-        found.append(Encoded(tower=tower, parts=parts, patches=patches, largest=whole))
+        found.append(EncoderTokens(tower=tower, parts=parts, patches=patches, largest=whole))
     if (sound := model.audio_tower) is not None and work.audio_seconds:
         seconds, window = work.audio_seconds, sound.window
         parts = np.ceil(seconds / window) if sound.pads else max(seconds / window, 1.0)
         part = window if sound.pads else min(seconds, window)
         patches, tokens = round(part * sound.frames_per_second), audio_tokens(sound, seconds)
-        found.append(Encoded(tower=sound, parts=float(parts), patches=patches, largest=tokens))
+        found.append(
+            EncoderTokens(tower=sound, parts=float(parts), patches=patches, largest=tokens)
+        )
     return found
 
 
@@ -123,7 +125,7 @@ def _layer_time(
     rows, precision = images * length, machine.sixteen_bit
     times: list[Numeric] = []
     for op in layer.operators:
-        if isinstance(op, Product):
+        if isinstance(op, MatrixProduct):
             whole = op.columns.whole / t
             times.append(machine.gemm_time(rows, whole, op.depth, precision))
         elif isinstance(op, AttentionCore):
@@ -132,8 +134,8 @@ def _layer_time(
             moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.whole
             times.append(machine.memory_time(moved))
         elif isinstance(op, BlockExchange):
-            moved = 2.0 * rows * next(op.depth for op in layer.of(Product))
-            reduce = machine.collective("all_reduce", moved, Group(size=t, stride=1))
+            moved = 2.0 * rows * next(op.depth for op in layer.of(MatrixProduct))
+            reduce = machine.collective("all_reduce", moved, CommunicationGroup(size=t, stride=1))
             times.append(np.where(t > 1, reduce, 0.0))
     return add(np.asarray(time) for time in times)
 

@@ -26,7 +26,7 @@ _BUSIEST = 0.98
 
 
 @record(kw_only=True)
-class Work:
+class StepDemand:
     """What the requests of a replica ask of its steps; times in seconds.
 
     A step over B sequences takes ``fixed + slope B`` and ``prompt`` for every prompt in it;
@@ -47,7 +47,7 @@ class Work:
 
 
 @record(kw_only=True)
-class Queue:
+class QueueState:
     """What requests meet when they come; times in seconds.
 
     ``decode_step``: of the step without prompts; ``load``: share of the time that computes
@@ -90,10 +90,10 @@ class Queue:
 def queue_of(
     setting: ServingSetting,
     configurations: ServingConfigurations,
-    work: Work,
+    work: StepDemand,
     rate: FloatArray,
     decoding: FloatArray,
-) -> Queue:
+) -> QueueState:
     """What requests meet that come at a ``rate`` [1/s] while so many decode.
 
     Requests of an open load come at random times, mostly in long steps, and long steps bring
@@ -117,7 +117,7 @@ def queue_of(
         wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
         most = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
-        return Queue(
+        return QueueState(
             decode_step=step, load=load, met=met, met_variance=prompts,
             wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
             backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
@@ -129,10 +129,10 @@ def queue_of(
 def _open_queue(
     setting: ServingSetting,
     configurations: ServingConfigurations,
-    work: Work,
+    work: StepDemand,
     rate: FloatArray,
     decoding: FloatArray,
-) -> Queue:
+) -> QueueState:
     """What requests meet that come at random."""
     w, c = setting.workload, configurations
     mixes = setting.engine.scheduler.chunked_prefill
@@ -180,7 +180,7 @@ def _open_queue(
         slower = 1 - mean / full if mixes else 1.0
         longer = work.steps / np.maximum(usual, 1.0) / (1 + w.output_variation**2)
         stall = stall + stopped * np.maximum(slower, 0.0) * longer
-    return Queue(
+    return QueueState(
         decode_step=step,
         load=load,
         met=met,
@@ -202,7 +202,7 @@ def _open_queue(
 
 
 def _wait(
-    work: Work,
+    work: StepDemand,
     step: FloatArray,
     load: FloatArray,
     met: FloatArray,
@@ -242,7 +242,7 @@ def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Num
     return np.maximum(waits[0] - waits[1], 0.0)
 
 
-def steady_noise(work: Work, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
+def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
     r"""By how much of itself a sequence lengthens the mean step of an open load.
 
     A replica gains less from more sequences than it loses from fewer, so that their number
@@ -285,7 +285,7 @@ CARRIED = 1e-3
 
 
 @record(kw_only=True)
-class Offered:
+class OfferedLoad:
     r"""``number`` requests that come at a ``rate`` [1/s] to what answers ``capacity`` [1/s].
 
     Arrays that broadcast, of a replica or of a whole deployment. An infinite rate is of requests
@@ -380,7 +380,7 @@ class Offered:
         wait = np.where(np.isfinite(self.rate), wait, self.last_wait * share)
         return np.where(self.is_endless, np.inf, wait)
 
-    def place_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
+    def place_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
         r"""Mean seconds of all for a place where requests that come at random are ``carried``.
 
         .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
@@ -404,7 +404,7 @@ class Offered:
             waiting = queue.place_share * share
             return np.where(waiting > 0, waiting * wait, 0.0)
 
-    def first_wait(self, queue: Queue, carried: FloatArray) -> FloatArray:
+    def first_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
         """Mean seconds of all requests before their place: by chance, or in what piles up."""
         return np.maximum(self.place_wait(queue, carried), self.mean_wait)
 

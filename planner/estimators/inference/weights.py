@@ -12,7 +12,7 @@ from planner.base.records import record
 from planner.configurations.table import ServingConfigurations
 from planner.estimators.inference.setting import ServingSetting
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
-from planner.layers.operators import Product, Split
+from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
 from planner.specs.serving import redundant_experts
 
@@ -21,19 +21,19 @@ from planner.specs.serving import redundant_experts
 class WeightFormats:
     """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
 
-    ``kept``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the layers
-    of which it leaves all matrices.
+    ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
+    layers of which it leaves all matrices.
     """
 
     weight: FloatArray
-    kept: dict[str, FloatArray]
+    stored_bytes: dict[str, FloatArray]
     whole_layers: FloatArray
 
     def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
         """Bytes per weight of a part of a layer, the mean of all layers."""
         own = self.weight[code]
-        if part in self.kept:
-            own = np.where(self.kept[part][code] > 0, SIXTEEN_BIT_BYTES, own)
+        if part in self.stored_bytes:
+            own = np.where(self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, own)
         whole = self.whole_layers[code]
         return np.asarray(whole * SIXTEEN_BIT_BYTES + (1 - whole) * own)
 
@@ -52,7 +52,7 @@ def weight_formats(setting: ServingSetting) -> WeightFormats:
         whole[code] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
         for part in found.sixteen_bit:
             formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
-    return WeightFormats(weight=weight, kept=formats, whole_layers=whole)
+    return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole)
 
 
 def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoint]:
@@ -65,8 +65,8 @@ def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoin
     return checkpoints
 
 
-_LATENT: Mapping[str, Callable[[Product], bool]] = {
-    "down": lambda op: op.reads == "residual" and op.split is Split.NONE,
+_LATENT: Mapping[str, Callable[[MatrixProduct], bool]] = {
+    "down": lambda op: op.reads == "residual" and op.split is MatrixSplit.NONE,
     "up": lambda op: op.reads == "key_latent",
 }
 
@@ -150,7 +150,7 @@ def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
     if layer.core is None or not layer.core.latent_width:
         return np.zeros(())
     matrices = {
-        name: sum(op.depth * op.columns.whole for op in layer.of(Product) if is_of(op))
+        name: sum(op.depth * op.columns.whole for op in layer.of(MatrixProduct) if is_of(op))
         for name, is_of in _LATENT.items()
     }
     more = matrices["down"] * (1 - 1 / t) * stored + matrices["up"] / t * SIXTEEN_BIT_BYTES

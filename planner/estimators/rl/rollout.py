@@ -113,7 +113,7 @@ def _batches(
             prompt=prompt / work.samples_per_prompt,
         )
         half_way = work.input_tokens + float(np.sum(np.diff(lengths) * (left[1:] + left[:-1]) / 2))
-        needed = memory.beside_cache + sequence_bytes(setting.serving, engine, work.longest)
+        needed = memory.non_cache_bytes + sequence_bytes(setting.serving, engine, work.longest)
     return Rollout(
         configurations=engine,
         memory=memory,

@@ -17,9 +17,9 @@ from planner.formulas.rollout import answer_lengths
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
-from planner.specs.rollouts import RlWork, Rollouts
+from planner.specs.rollouts import RlWorkload, RolloutProfile
 from planner.specs.serving import ServingWorkload
-from planner.specs.workload import Adapted, TrainingWorkload
+from planner.specs.workload import AdapterSetup, TrainingWorkload
 
 
 @record(kw_only=True)
@@ -33,7 +33,7 @@ class RlSetting:
     model: ModelSpec
     framework: FrameworkProfile
     engine: EngineProfile
-    workload: RlWork
+    workload: RlWorkload
     engine_word: str = ""
 
     @property
@@ -42,7 +42,7 @@ class RlSetting:
         return self.framework
 
     @property
-    def rollouts(self) -> Rollouts:
+    def rollouts(self) -> RolloutProfile:
         """How the framework generates. Raises TypeError if it does not."""
         if self.framework.rollouts is None:
             raise TypeError(f"{self.framework.name} generates no answers.")
@@ -133,7 +133,7 @@ class RlSetting:
                 TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
             ),
             tuned=True,
-            **{name: getattr(self.workload, name) for name in Adapted.__dataclass_fields__},
+            **{name: getattr(self.workload, name) for name in AdapterSetup.__dataclass_fields__},
             **lengths,  # type: ignore[arg-type]
         )
         return Setting(

@@ -14,7 +14,7 @@ FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class MicroBatchPass:
     """A pass of a micro-batch over one chunk of a model's layers.
 
     Chunks count from the input to the output. ``direction`` is 1 of micro-batches that enter a
@@ -32,7 +32,7 @@ class Work:
         return self.kind, self.micro_batch, self.chunk, self.direction
 
 
-def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Work]]:
+def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """Forward passes until the pipeline is full, then one backward pass for each forward [1]_.
 
     References
@@ -43,14 +43,14 @@ def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Wor
     found = []
     for rank in range(ranks):
         forward, backward = (
-            [Work(kind, each, rank) for each in range(micro_batches)]
+            [MicroBatchPass(kind, each, rank) for each in range(micro_batches)]
             for kind in (FORWARD, BACKWARD)
         )
         found.append(_alternating(forward, backward, ranks - rank - 1))
     return found
 
 
-def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Work]]:
+def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """1F1B over ``chunks`` chunks on each rank, of as many micro-batches as ranks in turn [1]_.
 
     References
@@ -61,18 +61,18 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Wor
     found = []
     for rank in range(ranks):
         forward = [
-            Work(FORWARD, micro_batch, chunk * ranks + rank)
+            MicroBatchPass(FORWARD, micro_batch, chunk * ranks + rank)
             for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
         ]
         backward = [
-            Work(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
+            MicroBatchPass(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
             for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
         ]
         found.append(_alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks))
     return found
 
 
-def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[Work]]:
+def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """1F1B whose gradients of weights are made later, the more so the later the rank (ZB-H1) [1]_.
 
     References
@@ -83,17 +83,17 @@ def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[Work]]:
     for rank, works in enumerate(
         one_forward_one_backward(ranks=ranks, micro_batches=micro_batches)
     ):
-        mine: list[Work] = []
+        mine: list[MicroBatchPass] = []
         for work in works:
             mine.append(work)
             if work.kind == BACKWARD and work.micro_batch >= rank:
-                mine.append(Work(WEIGHTS, work.micro_batch - rank, rank))
+                mine.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
         late = range(max(micro_batches - rank, 0), micro_batches)
-        found.append([*mine, *(Work(WEIGHTS, each, rank) for each in late)])
+        found.append([*mine, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
     return found
 
 
-def dualpipe(*, ranks: int, micro_batches: int) -> list[list[Work]]:
+def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """Micro-batches from both ends, the passes of one direction beside those of the other [1]_.
 
     Needs an even number of ranks, and of micro-batches at least twice as many.
@@ -105,15 +105,21 @@ def dualpipe(*, ranks: int, micro_batches: int) -> list[list[Work]]:
     return [list(_dualpipe_rank(rank, ranks, micro_batches // 2)) for rank in range(ranks)]
 
 
-def in_turns(*, ranks: int, micro_batches: int) -> list[list[Work]]:
+def in_turns(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
     """Every micro-batch passes all ranks and comes back before the next one starts."""
     return [
-        [Work(kind, each, rank) for each in range(micro_batches) for kind in (FORWARD, BACKWARD)]
+        [
+            MicroBatchPass(kind, each, rank)
+            for each in range(micro_batches)
+            for kind in (FORWARD, BACKWARD)
+        ]
         for rank in range(ranks)
     ]
 
 
-def _alternating(forward: list[Work], backward: list[Work], warm_up: int) -> list[Work]:
+def _alternating(
+    forward: list[MicroBatchPass], backward: list[MicroBatchPass], warm_up: int
+) -> list[MicroBatchPass]:
     """``warm_up`` forward passes, then a forward and a backward pass in turn, then the rest."""
     first = min(warm_up, len(forward))
     steady = zip(forward[first:], backward, strict=False)
@@ -136,32 +142,32 @@ class _DualPipe:
         self.own = 0 if rank < ranks // 2 else 1
         self.chunk = (rank, ranks - 1 - rank)
         self.done = {FORWARD: [0, 0], BACKWARD: [0, 0]}
-        self.waiting: list[Work] = []
+        self.waiting: list[MicroBatchPass] = []
 
-    def pass_(self, kind: str, phase: int) -> Work:
+    def pass_(self, kind: str, phase: int) -> MicroBatchPass:
         """The next pass of a phase: 0 is the direction that enters at the nearer end."""
         direction = phase ^ self.own
         number = self.done[kind][direction]
         self.done[kind][direction] += 1
-        return Work(kind, number, self.chunk[direction], direction)
+        return MicroBatchPass(kind, number, self.chunk[direction], direction)
 
-    def backward(self, phase: int, *, late: bool = False) -> Iterator[Work]:
+    def backward(self, phase: int, *, late: bool = False) -> Iterator[MicroBatchPass]:
         """A backward pass with its gradients of weights, or these ``late``."""
         work = self.pass_(BACKWARD, phase)
-        weights = Work(WEIGHTS, work.micro_batch, work.chunk, work.direction)
+        weights = MicroBatchPass(WEIGHTS, work.micro_batch, work.chunk, work.direction)
         yield work
         if late:
             self.waiting.append(weights)
         else:
             yield weights
 
-    def both(self, forward: int, backward: int) -> Iterator[Work]:
+    def both(self, forward: int, backward: int) -> Iterator[MicroBatchPass]:
         """A forward pass of one phase beside a backward pass of the other."""
         yield self.pass_(FORWARD, forward)
         yield from self.backward(backward)
 
 
-def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[Work]:
+def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
     """The eight steps of a rank, for ``each`` micro-batches of a direction."""
     mine, half = _DualPipe(rank, ranks), ranks // 2
     near = min(rank, ranks - 1 - rank)
@@ -268,7 +274,7 @@ class Pipeline:
         wanted = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
         return min(wanted, self.micro_batches)
 
-    def works(self, micro_batches: int) -> list[list[Work]]:
+    def works(self, micro_batches: int) -> list[list[MicroBatchPass]]:
         """The works of each rank in its order."""
         few = {"ranks": self.ranks, "micro_batches": micro_batches}
         if self.turns:
@@ -283,20 +289,20 @@ class Pipeline:
 
 
 @record(kw_only=True)
-class Placed:
+class ScheduledPasses:
     """Works of each rank with when they start [s]; ``hand_over`` as `placed` says."""
 
-    works: Sequence[Sequence[Work]]
+    works: Sequence[Sequence[MicroBatchPass]]
     starts: Sequence[Sequence[float]]
     hand_over: float
 
 
 def placed(
-    works: Sequence[Sequence[Work]],
-    duration: Callable[[Work], float],
+    works: Sequence[Sequence[MicroBatchPass]],
+    duration: Callable[[MicroBatchPass], float],
     last_chunk: int,
     makespan: float,
-) -> Placed:
+) -> ScheduledPasses:
     """When each work starts, so that the last one ends at ``makespan`` [s].
 
     A rank works in its order; a pass starts when that of the neighbouring stage has handed over.
@@ -321,12 +327,12 @@ def placed(
             break
         share = share + rest / slopes[last] if slopes[last] else 2 * share
     begins = iter(found)
-    return Placed(
+    return ScheduledPasses(
         works=works, starts=[[next(begins) for _ in mine] for mine in works], hand_over=share
     )
 
 
-def _before(works: Sequence[Sequence[Work]]) -> list[int]:
+def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
     """The number of the work before each on its rank, -1 for the first."""
     found: list[int] = []
     for work in works:
@@ -335,7 +341,7 @@ def _before(works: Sequence[Sequence[Work]]) -> list[int]:
     return found
 
 
-def _waits_for(work: Work, last_chunk: int) -> list[tuple[str, int, int, int]]:
+def _waits_for(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
     """The passes of other chunks that a pass needs; its own forward pass at the last chunk."""
     kind, micro_batch, chunk, direction = work.key
     if kind == FORWARD:

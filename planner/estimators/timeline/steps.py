@@ -24,14 +24,14 @@ from planner.estimators.timeline.placed import (
     TRANSFER,
     WAIT,
     WEIGHTS,
+    MicroBatchPass,
     Pipeline,
     Span,
     Timeline,
-    Work,
     placed,
 )
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.operators import Block
+from planner.estimators.training.operators import OperatorGroup
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.sharding import chunk_layers
 
@@ -39,7 +39,7 @@ PASSES = (FORWARD, BACKWARD, WEIGHTS)
 
 
 @record(kw_only=True)
-class Chunk:
+class ChunkTimes:
     """Seconds of each pass over a chunk by stream, and the layers that it has."""
 
     seconds: Mapping[str, Mapping[str, float]]
@@ -50,7 +50,7 @@ class Chunk:
         return sum(self.seconds[kind].values())
 
 
-def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[Chunk]:
+def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
     """The chunks of the one configuration of an estimate, from the input to the output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
@@ -63,11 +63,11 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     counts[:, : layers.shape[1]] = layers
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
         # Embedding and vision tower stand first; logits and further predictions at the end.
-        counts[0 if end.on_first else -1, block] = first(end.whole)
+        counts[0 if end.on_first else -1, block] = first(end.fully_recomputed)
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [
-        Chunk(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
+        ChunkTimes(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
         for at, count in enumerate(counts)
     ]
 
@@ -86,7 +86,9 @@ def _summed(
     return found
 
 
-def _passes(block: Block, again: Recomputation, *, splits: bool) -> dict[str, dict[str, float]]:
+def _passes(
+    block: OperatorGroup, again: Recomputation, *, splits: bool
+) -> dict[str, dict[str, float]]:
     """Seconds of the passes of one block; gathers and copies are shared out by their time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
@@ -123,7 +125,7 @@ class _Step:
 
     estimate: Estimate
     pipeline: Pipeline
-    chunks: Sequence[Chunk]
+    chunks: Sequence[ChunkTimes]
 
     @property
     def pace(self) -> float:
@@ -206,12 +208,12 @@ def _step(estimate: Estimate) -> _Step:
 def _lane(
     step: _Step,
     lane: int,
-    works: Sequence[Work],
+    works: Sequence[MicroBatchPass],
     starts: Sequence[float],
     cut: float,
     later: float,
     more: int,
-) -> Iterator[tuple[Work | None, list[Span]]]:
+) -> Iterator[tuple[MicroBatchPass | None, list[Span]]]:
     """Works of a lane with their spans, ``later`` from ``cut`` on; None: micro-batches between."""
     end, is_cut = 0.0, False
     for work, start in zip(works, starts, strict=True):
@@ -224,7 +226,7 @@ def _lane(
         yield work, spans
 
 
-def _spans(step: _Step, lane: int, work: Work, start: float, more: int) -> Iterator[Span]:
+def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
     """What a work does first to last: it computes, exchanges, sends."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
@@ -257,7 +259,7 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
 
 
 def _with_bubbles(
-    lane: int, works: Sequence[tuple[Work | None, list[Span]]], end: float
+    lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
     """The spans of a lane, and between them those in which it waits."""
     now = 0.0
@@ -282,7 +284,7 @@ def _once(step: _Step, lane: int) -> Iterator[Span]:
 
 
 def _skipped(
-    lanes: Sequence[Sequence[tuple[Work | None, list[Span]]]],
+    lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
 ) -> list[tuple[float, float]]:
     """The time in which every lane is within what is left out of the middle."""
     middles = [spans[0] for lane in lanes for work, spans in lane if work is None]
@@ -293,7 +295,7 @@ def _skipped(
 
 
 def _memory(
-    step: _Step, lane: int, works: Sequence[tuple[Work | None, list[Span]]]
+    step: _Step, lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> list[tuple[float, float]]:
     """From when on a lane holds how many bytes: its states, and what passes keep.
 
@@ -324,7 +326,7 @@ def _memory(
 
 
 def _held(
-    step: _Step, works: Sequence[tuple[Work | None, list[Span]]]
+    step: _Step, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> Iterator[tuple[float, float, bool]]:
     """From when on layers of micro-batches are held, and whether a backward pass runs."""
     held, most = 0.0, 0.0

@@ -12,10 +12,10 @@ from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
 from planner.base.training_names import ExpertAdapters
 from planner.estimators.training.operators import Operator, expert_pairs
-from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.share import MicroBatchShare, Setting
 from planner.formulas.memory import adapter_parameters, dequantize_bytes, quantized_bytes
 from planner.layers.model import Layer, layer_of, layer_parameters
-from planner.layers.operators import Product, Split
+from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.model import LayerGroup, ModelSpec
 
 _CHOSEN = {
@@ -26,7 +26,7 @@ _MODULE = "adapter"
 
 
 @record(kw_only=True)
-class Adapted:
+class AdaptedMatrix:
     """A matrix with an adapter, whole; tensor parallelism splits one of its sides.
 
     ``reads`` names what it is multiplied with.
@@ -45,7 +45,7 @@ class Adapted:
         return self.depth, self.columns / tensor_parallel
 
 
-def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
+def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
     """The matrices of one layer that have an adapter, as the framework joins them."""
     if setting.workload.has_virtual_tokens:
         return ()
@@ -74,7 +74,7 @@ def layer_adapter_parameters(
     return add(parameters)
 
 
-def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
+def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix, ...]:
     """The matrices of one routed expert that have an adapter, as the framework joins them.
 
     Ranks that split experts split them as tensor parallelism splits other feed-forwards.
@@ -83,12 +83,12 @@ def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[Adapted, ...]:
     if op is None or setting.workload.expert_adapters is ExpertAdapters.NONE:
         return ()
     inside = [
-        Adapted(name=f"expert_{index}_adapter", reads="", depth=op.depth, columns=op.width)
+        AdaptedMatrix(name=f"expert_{index}_adapter", reads="", depth=op.depth, columns=op.width)
         for index in range(op.matrices - 1)
     ]
     if setting.framework.execution.fused_projections:
         inside = [*_fused(inside)]
-    last = Adapted(
+    last = AdaptedMatrix(
         name="expert_down_adapter", reads="", depth=op.width, columns=op.depth, split_depth=True
     )
     return (*inside, last)
@@ -122,7 +122,7 @@ def prefix_width(model: ModelSpec, group: LayerGroup) -> float:
     return float(core.key_value_heads * (core.qk_dim + core.v_dim)) if core else 0.0
 
 
-def adapter_block(share: Share, group: LayerGroup) -> Iterator[Operator]:
+def adapter_block(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Adapters of a layer, and the dequantization of its frozen matrices."""
     workload = share.setting.workload
     if not workload.is_frozen:
@@ -142,7 +142,9 @@ def without_adapters(operators: Iterable[Operator]) -> Iterator[Operator]:
     return (operator for operator in operators if operator.module != _MODULE)
 
 
-def adapter_launches(share: Share, group: LayerGroup, *, switched_off: bool = False) -> float:
+def adapter_launches(
+    share: MicroBatchShare, group: LayerGroup, *, switched_off: bool = False
+) -> float:
     """Seconds of the host for the forward kernels of ``adapter_block``; ``switched_off``: of what
     frozen matrices need alone.
     """
@@ -161,31 +163,31 @@ def adapter_launches(share: Share, group: LayerGroup, *, switched_off: bool = Fa
     return time
 
 
-def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[Adapted]:
+def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
     """The parts of a layer's matrices that these targets choose, one by one."""
     wanted = _CHOSEN[targets]
-    for product in layer.of(Product):
+    for product in layer.of(MatrixProduct):
         for part in product.columns.parts:
             if part.adapter in wanted:
-                yield Adapted(
+                yield AdaptedMatrix(
                     name=f"{part.name}_adapter",
                     reads=product.reads,
                     depth=product.depth,
                     columns=part.columns,
-                    split_depth=product.split is Split.ROWS,
+                    split_depth=product.split is MatrixSplit.ROWS,
                 )
 
 
-def _fused(matrices: Iterable[Adapted]) -> Iterator[Adapted]:
+def _fused(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
     """One adapter for matrices of the same input: queries with keys, gate with up."""
-    inputs: dict[str, list[Adapted]] = {}
+    inputs: dict[str, list[AdaptedMatrix]] = {}
     for matrix in matrices:
         inputs.setdefault(matrix.reads, []).append(matrix)
     for joined in inputs.values():
         yield replace(joined[0], columns=sum(matrix.columns for matrix in joined))
 
 
-def _adapter(share: Share, matrix: Adapted) -> Operator:
+def _adapter(share: MicroBatchShare, matrix: AdaptedMatrix) -> Operator:
     """Down and up products; their four gradients; the sums with the frozen matrix's."""
     machine, rank = share.setting.machine, share.setting.workload.lora_rank
     rows, precision = share.tokens, share.unquantized
@@ -198,12 +200,12 @@ def _adapter(share: Share, matrix: Adapted) -> Operator:
         machine.gemm_time(rank, depth, rows, precision),
         machine.gemm_time(rows, depth, rank, precision),
     )
-    return _beside(share, matrix, rows, (depth, columns), (down, up), gradients)
+    return _adapter_sum(share, matrix, rows, (depth, columns), (down, up), gradients)
 
 
-def _beside(
-    share: Share,
-    matrix: Adapted,
+def _adapter_sum(
+    share: MicroBatchShare,
+    matrix: AdaptedMatrix,
     rows: FloatArray,
     sides: tuple[Numeric, Numeric],
     products: Sequence[FloatArray],
@@ -231,7 +233,7 @@ def _beside(
     )
 
 
-def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operator:
+def _expert_adapter(share: MicroBatchShare, group: LayerGroup, matrix: AdaptedMatrix) -> Operator:
     """The products of `_adapter` for the tokens of each expert of a rank, grouped.
 
     The four of the backward pass take twice as long as the two of the forward pass.
@@ -246,10 +248,10 @@ def _expert_adapter(share: Share, group: LayerGroup, matrix: Adapted) -> Operato
         machine.grouped_gemm_time(rows, sets, rank, width, 1, share.unquantized)
         for width in (depth, columns)
     )
-    return _beside(share, matrix, rows, (depth, columns), (down, up), (2.0 * (down + up),))
+    return _adapter_sum(share, matrix, rows, (depth, columns), (down, up), (2.0 * (down + up),))
 
 
-def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
+def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Scores and values of all tokens with the virtual ones: 2 products forward, 4 backward."""
     core, machine = layer_of(share.setting.model, group).core, share.setting.machine
     if core is None:
@@ -267,7 +269,7 @@ def _prefix(share: Share, group: LayerGroup) -> Iterator[Operator]:
     )
 
 
-def _dequantizations(share: Share, group: LayerGroup) -> Iterator[Operator]:
+def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
     """Every frozen matrix becomes 16-bit before each product that reads it."""
     layer = layer_parameters(share.hidden_size, group)
     attention, feed_forward = layer_of(share.setting.model, group).num_matrices

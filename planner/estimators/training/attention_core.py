@@ -9,10 +9,10 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.kernel_work import rates, scan_work
-from planner.estimators.machine import Group
+from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.operators import Operator, timed
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,
@@ -35,7 +35,7 @@ _BACKWARD_FLOPS = 2.5  # FlashAttention-2 recomputes the scores: five products f
 _SCAN_BACKWARD = 2.5
 
 
-def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
+def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
     """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
     usual = share.setting.framework.execution.attention_kernels
     gpu = share.setting.machine.gpu.efficiency
@@ -61,7 +61,7 @@ def attention_core(share: Share, op: AttentionCore, layer: Layer) -> Iterator[Op
     yield _ring_exchange(share, op, core)
 
 
-def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operator]:
+def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Iterator[Operator]:
     """Scores of all keys before a query, which choose those that sparse attention reads.
 
     Every rank scores with all heads of the indexer; its gradient does so twice.
@@ -76,7 +76,7 @@ def index_scores(share: Share, op: IndexScores, layer: Layer) -> Iterator[Operat
     yield timed(op, forward=time, backward=2 * time, flops=flops)
 
 
-def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
+def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
     """The scan over the sequence, in kernels that are not written for one GPU."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
     if op.by_channel:
@@ -97,7 +97,7 @@ def scan(share: Share, op: Scan, layer: Layer) -> Iterator[Operator]:
     yield timed(op, forward=forward, backward=_SCAN_BACKWARD * forward, flops=flops)
 
 
-def softmax_launches(share: Share, core: AttentionCore | None) -> Numeric:
+def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Numeric:
     """Seconds of the host for a softmax that falls back to several kernels, forward."""
     if core is None:
         return 0.0
@@ -105,14 +105,16 @@ def softmax_launches(share: Share, core: AttentionCore | None) -> Numeric:
     return np.where(share.flash_attention, 0.0, extra * _falls_back(share, core))
 
 
-def _falls_back(share: Share, op: AttentionCore) -> FloatArray:
+def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
     """1 where the unfused attention has no softmax kernel for its batches and heads, else 0."""
     matrices = share.sequences * op.heads / share.tensor_parallel
     multiple = share.setting.framework.execution.softmax_multiple
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
 
 
-def _fused(share: Share, op: AttentionCore, rate: Numeric) -> tuple[FloatArray, FloatArray]:
+def _fused(
+    share: MicroBatchShare, op: AttentionCore, rate: Numeric
+) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
     s = share.sequence_length
     heads = op.heads / share.tensor_parallel
@@ -184,7 +186,7 @@ def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
     )
 
 
-def _ring_step(share: Share, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Kernels of a pass that follow each other, and the heads of each.
 
     A ring runs one for the keys and values of each rank, of which zigzag gives every rank equal
@@ -196,7 +198,7 @@ def _ring_step(share: Share, heads: FloatArray) -> tuple[FloatArray, FloatArray]
     return steps, np.where(trades, heads / c, heads)
 
 
-def _merge(share: Share, op: AttentionCore) -> Operator:
+def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
     """Rescaling and adding up the outputs of a ring's steps; backward, their gradients."""
     merges = np.where(share.cp_comm_type == ContextExchange.A2A, 0.0, share.context_parallel - 1)
     each = _MERGE_BYTES * share.tokens * (op.heads / share.tensor_parallel) * op.v_dim
@@ -211,7 +213,7 @@ def _merge(share: Share, op: AttentionCore) -> Operator:
     )
 
 
-def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+def _unfused(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())
@@ -242,7 +244,7 @@ def _unfused(share: Share, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
 
 
 def _batched_product(
-    share: Share, rows: Numeric, columns: Numeric, depth: Numeric, op: AttentionCore
+    share: MicroBatchShare, rows: Numeric, columns: Numeric, depth: Numeric, op: AttentionCore
 ) -> FloatArray:
     """Seconds of the products of all heads, on tensor cores where the size of a head suits them."""
     machine = share.setting.machine
@@ -252,7 +254,7 @@ def _batched_product(
     return np.maximum(time, machine.vector_product_time(rows, columns, depth))
 
 
-def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
+def _ring_exchange(share: MicroBatchShare, op: AttentionCore, core: Operator) -> Operator:
     """Keys and values go round the context-parallel ring behind the attention core."""
     machine, overlap = share.setting.machine, share.setting.framework.overlap
     c = share.context_parallel
@@ -280,7 +282,7 @@ def _ring_exchange(share: Share, op: AttentionCore, core: Operator) -> Operator:
     )
 
 
-def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
+def _head_exchange(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
     """Tokens are traded for heads before the core, and back after it (Ulysses [1]_).
 
     Ranks that share a key-value head are each sent a copy of it [2]_.
@@ -294,7 +296,7 @@ def _head_exchange(share: Share, op: AttentionCore) -> FloatArray:
     keys = c * op.key_value_columns.on_rank(t * c)
     read = op.heads * op.qk_dim / t + keys
     written = op.heads * op.v_dim / t
-    group = Group(size=c, stride=t)
+    group = CommunicationGroup(size=c, stride=t)
     machine = share.setting.machine
     there, back = (
         machine.collective("all_to_all", share.number_bytes * share.tokens * width, group)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, Numeric
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.layers.operators import Elementwise
 
 
-def elementwise_tensors(share: Share, op: Elementwise) -> tuple[Numeric, Numeric]:
+def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeric, Numeric]:
     """16-bit tensors that the kernels of an operator read and write, forward and backward."""
     framework = share.setting.framework
     own = framework.execution.elementwise_passes
@@ -30,7 +30,7 @@ def elementwise_tensors(share: Share, op: Elementwise) -> tuple[Numeric, Numeric
     )
 
 
-def layer_launch_time(share: Share) -> Numeric:
+def layer_launch_time(share: MicroBatchShare) -> Numeric:
     """Seconds of the host for the forward kernels of one layer."""
     framework = share.setting.framework
     own, other = framework.execution.layer_launch_time, share.compiled_otherwise
@@ -42,14 +42,14 @@ def layer_launch_time(share: Share) -> Numeric:
     return np.where(other, compilation.layer_launch_time + dispatched, own)
 
 
-def keeps_eager_copies(share: Share) -> BoolArray:
+def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
     """Where kernels keep what only eager ones do, beside what the profile counts."""
     if not share.setting.framework.compilation.default:
         return np.zeros((), dtype=np.bool_)
     return share.compiled_otherwise
 
 
-def kept_activations(share: Share) -> Numeric:
+def kept_activations(share: MicroBatchShare) -> Numeric:
     """What kernels keep for the backward pass over what fused ones keep."""
     framework = share.setting.framework
     own, compiled = framework.memory.kept_activations, framework.compilation.kept_activations

@@ -20,7 +20,7 @@ from planner.formulas.goodput import calendar_time
 from planner.formulas.money import time_to_train
 from planner.formulas.power import range_of_product
 from planner.layers.model import count_parameters
-from planner.specs.site import NO_CAMPAIGN, Campaign, Checkpoints, ReliabilitySpec, Site
+from planner.specs.site import NO_CAMPAIGN, Campaign, Checkpoints, OperatingTerms, ReliabilitySpec
 
 LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
 """What takes calendar time from training; the campaign is what is more than one undisturbed run."""
@@ -62,7 +62,9 @@ class Goodput:
         return {name: np.asarray(scale * np.abs(one)) for name, one in logs.items()}
 
 
-def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typical") -> Goodput:
+def goodput(
+    setting: Setting, site: OperatingTerms, num_gpus: FloatArray, end: str = "typical"
+) -> Goodput:
     """Goodput of runs on so many GPUs.
 
     ``end`` chooses among published frequencies of interruptions: ``low`` GPU-time between them,
@@ -76,7 +78,7 @@ def goodput(setting: Setting, site: Site, num_gpus: FloatArray, end: str = "typi
     return _goodput(site.reliability, is_spot, size, node, n, end, campaign)
 
 
-def campaign_of(setting: Setting, site: Site) -> Campaign:
+def campaign_of(setting: Setting, site: OperatingTerms) -> Campaign:
     """What a run takes beyond its steps and failures: of pretraining, of which campaigns are."""
     work, known = setting.workload, site.reliability.campaign
     is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
@@ -161,7 +163,9 @@ def checkpoint_size(setting: Setting) -> float:
     )
 
 
-def calendar_factors(setting: Setting, site: Site, num_gpus: float) -> tuple[float, float]:
+def calendar_factors(
+    setting: Setting, site: OperatingTerms, num_gpus: float
+) -> tuple[float, float]:
     """Between which factors the calendar time lies, by published failure rates and campaigns."""
     is_spot, size = site.contract == Contract.SPOT, checkpoint_size(setting)
     node = setting.machine.cluster.gpus_per_node
@@ -253,7 +257,7 @@ class RunCost:
 
 
 def run_cost(
-    setting: Setting, site: Site, *, duration: FloatArray, num_gpus: FloatArray
+    setting: Setting, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
 ) -> RunCost:
     """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
     lasting = goodput(setting, site, num_gpus)
@@ -266,7 +270,7 @@ def run_cost(
     )
 
 
-def training_cost(estimate: Estimate, site: Site) -> RunCost:
+def training_cost(estimate: Estimate, site: OperatingTerms) -> RunCost:
     """Cost of the run under every configuration of an estimate, on the terms of a site."""
     duration = time_to_train(
         step_time=estimate.step_time,

@@ -40,9 +40,9 @@ from planner.estimators.training.model_states import (
     streamed_states_time,
 )
 from planner.estimators.training.operators import (
-    Block,
     LayerTime,
     Operator,
+    OperatorGroup,
     StepTime,
     gradient_accumulation,
     layer_time,
@@ -56,8 +56,8 @@ from planner.estimators.training.sharding import (
     stage_parameters,
 )
 from planner.estimators.training.share import (
+    MicroBatchShare,
     Setting,
-    Share,
     fullest_and_mean_share,
     tokens_of_sample,
 )
@@ -75,7 +75,7 @@ from planner.specs.framework import Overlap
 
 def pipeline_bubble(
     c: TrainingConfigurations,
-    blocks: Sequence[Block],
+    blocks: Sequence[OperatorGroup],
     stages: Sequence[FloatArray],
     transfer: FloatArray,
 ) -> FloatArray:
@@ -85,7 +85,7 @@ def pipeline_bubble(
     show of sending it on.
     """
     p, slowest = c.pipeline_parallel, largest(stages)
-    whole = add((*(block.total * block.whole for block in blocks), p * transfer))
+    whole = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
     usual = bubble_time(
         all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
@@ -102,7 +102,9 @@ def pipeline_bubble(
         add(one * block.counts[stage] for one, block in zip(weights, blocks, strict=True))
         for stage in range(len(stages))
     ]
-    all_weights = add(one * block.whole for one, block in zip(weights, blocks, strict=True))
+    all_weights = add(
+        one * block.fully_recomputed for one, block in zip(weights, blocks, strict=True)
+    )
     filled = zero_bubble_time(
         all_stages=whole,
         slowest_stage=slowest,
@@ -112,7 +114,8 @@ def pipeline_bubble(
     from_both_ends = dualpipe_bubble_time(
         stages=p,
         mean_stage=whole / p,
-        mean_backward=add(block.time.backward_total * block.whole for block in blocks) / p,
+        mean_backward=add(block.time.backward_total * block.fully_recomputed for block in blocks)
+        / p,
         mean_weights=all_weights / p,
     )
     return np.where(
@@ -135,7 +138,7 @@ _Passes = tuple[FloatArray, FloatArray]
 
 
 def step_time(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     parameters: StageParameters,
     paged: FloatArray | None = None,
@@ -188,7 +191,7 @@ def step_time(
 
 
 def _behind_others(
-    share: Share, c: TrainingConfigurations, operators: Iterable[Operator]
+    share: MicroBatchShare, c: TrainingConfigurations, operators: Iterable[Operator]
 ) -> tuple[Operator, ...]:
     """Operators with what shows of the experts' exchange beside another micro-batch's layer.
 
@@ -221,12 +224,12 @@ def _side_by_side(c: TrainingConfigurations) -> BoolArray:
 
 
 def _blocks(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     parameters: StageParameters,
     exchange: DataParallelTime,
     copies: HostCopies,
-) -> tuple[Block, ...]:
+) -> tuple[OperatorGroup, ...]:
     """The layers of each group, then embedding and logits."""
     setting = share.setting
     launch, trained = layer_launch_time(share), parameters.trained
@@ -266,12 +269,12 @@ def _blocks(
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
-            Block(
+            OperatorGroup(
                 time=time,
                 gather=_shown_gather(share, time, gathers, _side_by_side(c)),
                 offload=_shown_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
-                whole=float(group.num_hidden_layers),
+                fully_recomputed=float(group.num_hidden_layers),
                 reference=_without_gradients(share, time, reference, gathers, moves),
             )
         )
@@ -282,12 +285,12 @@ def _blocks(
 
 
 def _end_blocks(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     parameters: StageParameters,
     exchange: DataParallelTime,
     copies: HostCopies,
-) -> Iterable[Block]:
+) -> Iterable[OperatorGroup]:
     model = share.setting.model
     on_stages = {
         embedding_of(model): (1.0, parameters.is_first),
@@ -305,19 +308,19 @@ def _end_blocks(
         gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
         offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         moves = copies.end_forward, copies.end_backward
-        yield Block(
+        yield OperatorGroup(
             time=time,
             gather=gather,
             offload=offload,
             counts=whole * is_there.astype(np.float64),
-            whole=whole,
+            fully_recomputed=whole,
             reference=_without_gradients(share, time, time, gathers, moves),
             on_first=end is embedding_of(model),
         )
 
 
 def _without_gradients(
-    share: Share, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
+    share: MicroBatchShare, time: LayerTime, reference: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
     """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
 
@@ -339,17 +342,19 @@ def _without_gradients(
     return add((nothing, *(passes * one(layer) for passes, layer in each if passes)))
 
 
-def _recorded(share: Share, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
+def _recorded(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
     """Operators one after the other, each with its work where that is recorded."""
     ledger = share.setting.machine.ledger
     return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
 
 
-def _overlap(share: Share) -> Overlap:
+def _overlap(share: MicroBatchShare) -> Overlap:
     return share.setting.framework.overlap
 
 
-def _shown_gather(share: Share, time: LayerTime, gathers: _Passes, beside: BoolArray) -> FloatArray:
+def _shown_gather(
+    share: MicroBatchShare, time: LayerTime, gathers: _Passes, beside: BoolArray
+) -> FloatArray:
     """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
 
     Passes ``beside`` each other hide those of both: experts' exchanges have hidden behind both.
@@ -366,7 +371,9 @@ def _shown_gather(share: Share, time: LayerTime, gathers: _Passes, beside: BoolA
     return np.where(beside, side_by_side, apart)
 
 
-def _shown_copies(share: Share, time: LayerTime, gathers: _Passes, copies: _Passes) -> FloatArray:
+def _shown_copies(
+    share: MicroBatchShare, time: LayerTime, gathers: _Passes, copies: _Passes
+) -> FloatArray:
     """What shows of copies to and from the host; gathers hide first, and copies then."""
     if not (np.any(copies[0]) or np.any(copies[1])):
         return np.zeros(())
@@ -388,10 +395,10 @@ def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: fl
     return add((*(hidden * part for part in behind), (1 - hidden) * (transfers[0] + transfers[1])))
 
 
-def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
+def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
     """What shows of sending activations and their gradients on, per micro-batch and stage."""
     p = c.pipeline_parallel
-    num_bytes = share.number_bytes * share.own_tokens * share.setting.model.stream_width
+    num_bytes = share.number_bytes * share.local_tokens * share.setting.model.stream_width
     distance = c.num_gpus / p
     send = share.setting.machine.send_time(num_bytes, distance)
     shown = partly_hidden(
@@ -400,7 +407,7 @@ def _pipeline_transfer(share: Share, c: TrainingConfigurations) -> FloatArray:
     return np.where(p > 1, shown, 0.0)
 
 
-def late_share(share: Share, parameters: StageParameters) -> FloatArray:
+def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArray:
     """Share of the exchanged gradients that only the end of a backward pass makes.
 
     Those of a saved embedding, half of all and more beside adapters. In frameworks that train
@@ -414,7 +421,7 @@ def late_share(share: Share, parameters: StageParameters) -> FloatArray:
 
 
 def _shown_exchange(
-    share: Share, exchange: DataParallelTime, window: FloatArray, late: FloatArray
+    share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
     """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
     overlap = _overlap(share)
@@ -428,7 +435,7 @@ def _shown_exchange(
 
 
 def _optimizer_time(
-    share: Share, c: TrainingConfigurations, parameters: StageParameters
+    share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
     """The optimizer reads and writes the states of the parameters it owns."""
     setting = share.setting
@@ -453,7 +460,9 @@ def _optimizer_time(
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 
-def _overhead(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> FloatArray:
+def _overhead(
+    share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
+) -> FloatArray:
     execution = share.setting.framework.execution
     overhead = execution.step_overhead + c.num_micro_batches * execution.micro_batch_overhead
     if execution.weight_broadcast_time:
@@ -479,7 +488,7 @@ class Estimate:
 
     setting: Setting
     configurations: TrainingConfigurations
-    share: Share
+    share: MicroBatchShare
     parameters: StageParameters
     memory: Memory
     rejected_by: CodeArray
@@ -634,7 +643,7 @@ def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> Cod
         framework=setting.framework,
         workload=setting.workload,
         logits_in_layers=logits_in_layers(setting.model),
-        as_given=setting.as_given,
+        specified=setting.specified,
     )
     return first_broken_rule(configurations, context)
 

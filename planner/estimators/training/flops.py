@@ -24,7 +24,14 @@ from planner.layers.model import (
     tower_layer,
     tower_parameters,
 )
-from planner.layers.operators import AttentionCore, Experts, Holder, Op, Product, Scan
+from planner.layers.operators import (
+    AttentionCore,
+    Experts,
+    LayerOperator,
+    MatrixProduct,
+    ParameterPart,
+    Scan,
+)
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
 from planner.specs.images import tiles_of
 from planner.specs.model import ModelSpec
@@ -54,7 +61,7 @@ def _core_flops_per_token(layer: Layer, sequence_length: int) -> float:
     return sum(_core_flops(op, sequence_length) for op in layer.operators)
 
 
-def _core_flops(op: Op, sequence_length: int) -> float:
+def _core_flops(op: LayerOperator, sequence_length: int) -> float:
     if isinstance(op, Scan):
         return float(recurrence_flops(tokens=1.0, state=op.state, delta_rule=op.delta_rule))
     if not isinstance(op, AttentionCore):
@@ -218,9 +225,9 @@ def repeated_modules_flops(
     """FLOPs of modules that are repeated by themselves: those of attention, and the others."""
     parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
 
-    def repeated(op: Op, *, in_attention: bool) -> Numeric:
+    def repeated(op: LayerOperator, *, in_attention: bool) -> Numeric:
         is_core = isinstance(op, AttentionCore)
-        if (is_core or op.holder is Holder.ATTENTION) is not in_attention:
+        if (is_core or op.holder is ParameterPart.ATTENTION) is not in_attention:
             return 0.0
         return again.share_of(op.repeated_by, parts if is_core else {})
 
@@ -232,13 +239,13 @@ def repeated_modules_flops(
 
 
 def _layer_flops_per_token(
-    model: ModelSpec, sequence_length: int, share: Callable[[Op], Numeric]
+    model: ModelSpec, sequence_length: int, share: Callable[[LayerOperator], Numeric]
 ) -> FloatArray:
     """Forward FLOPs of a share of each operator of all layers."""
     found: list[Numeric] = []
     for group in model.layer_groups:
         for op in layer_of(model, group).operators:
-            met = op.met if isinstance(op, Product | Experts) else 0
+            met = op.met if isinstance(op, MatrixProduct | Experts) else 0
             flops = _core_flops(op, sequence_length) or 2.0 * met
             if flops:
                 found.append(group.num_hidden_layers * flops * share(op))

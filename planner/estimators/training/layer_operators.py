@@ -10,7 +10,7 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
 from planner.base.software_enums import LossKernel
-from planner.estimators.machine import Group
+from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
 from planner.estimators.training.compilation import elementwise_tensors
 from planner.estimators.training.operators import (
@@ -22,10 +22,10 @@ from planner.estimators.training.operators import (
     timed,
 )
 from planner.estimators.training.saved_activations import spared
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.layers import operators as ops
 from planner.layers.model import Layer
-from planner.layers.operators import Columns, Spread
+from planner.layers.operators import Columns, RankSpread
 
 EAGER_BYTES = 14.0
 """Bytes per logit of a loss in several kernels [1]_."""
@@ -40,7 +40,7 @@ _COMPILED_PASSES = 4.0
 _FUSED_PASSES = 3.0
 
 
-def logit_bytes(share: Share) -> FloatArray:
+def logit_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
     memory = share.setting.framework.memory
     own = memory.per_logit
@@ -63,7 +63,7 @@ def logit_bytes(share: Share) -> FloatArray:
     )
 
 
-def logit_passes(share: Share) -> FloatArray:
+def logit_passes(share: MicroBatchShare) -> FloatArray:
     """Reads and writes of the logits by forward and backward of the loss."""
     own, kernel = share.setting.framework.execution.loss_passes, _kernel(share)
     if not np.any(kernel):
@@ -79,14 +79,14 @@ def logit_passes(share: Share) -> FloatArray:
     return np.array([passes[code] for code in LossKernel])[kernel]
 
 
-def _kernel(share: Share) -> CodeArray:
+def _kernel(share: MicroBatchShare) -> CodeArray:
     """The loss of each configuration: that of an eager framework is compiled with its model."""
     compiled = share.compiled_otherwise & (not share.setting.framework.compilation.default)
     is_its_own = share.loss_kernel == LossKernel.AUTO
     return np.where(compiled & is_its_own, LossKernel.COMPILED, share.loss_kernel)
 
 
-def product(share: Share, op: ops.Product, layer: Layer) -> Iterator[Operator]:
+def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iterator[Operator]:
     """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
 
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
@@ -97,7 +97,7 @@ def product(share: Share, op: ops.Product, layer: Layer) -> Iterator[Operator]:
     precision = share.unquantized if op.sixteen_bit else share.kernel_format
     width = share.number_bytes
     accumulated = np.where(
-        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.kept
+        np.asarray(share.gradients.accumulation_traffic) > 0, 2.0, 2 * share.gradients.stored_bytes
     )
     forward, data_gradient = machine.gemm_times(
         [(rows, columns, depth), (rows, depth, columns)], precision, width
@@ -115,16 +115,18 @@ def product(share: Share, op: ops.Product, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def product_sizes(share: Share, op: ops.Product) -> tuple[FloatArray, FloatArray, FloatArray]:
+def product_sizes(
+    share: MicroBatchShare, op: ops.MatrixProduct
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Rows, columns and depth of a product on one rank."""
-    rows = share.tokens if op.rows is Spread.TENSOR else share.own_tokens
+    rows = share.tokens if op.rows is RankSpread.TENSOR else share.local_tokens
     t = share.tensor_parallel
-    columns = op.columns.on_rank(t) if op.split is ops.Split.COLUMNS else op.columns.whole
-    depth = op.depth / t if op.split is ops.Split.ROWS else op.depth
+    columns = op.columns.on_rank(t) if op.split is ops.MatrixSplit.COLUMNS else op.columns.whole
+    depth = op.depth / t if op.split is ops.MatrixSplit.ROWS else op.depth
     return rows, np.asarray(columns), np.asarray(depth)
 
 
-def elementwise(share: Share, op: ops.Elementwise, layer: Layer) -> Iterator[Operator]:
+def elementwise(share: MicroBatchShare, op: ops.Elementwise, layer: Layer) -> Iterator[Operator]:
     """A memory-bound operator, as the framework fuses it."""
     forward, backward = _moved(share, op)
     machine = share.setting.machine
@@ -136,7 +138,7 @@ def elementwise(share: Share, op: ops.Elementwise, layer: Layer) -> Iterator[Ope
     )
 
 
-def lookup(share: Share, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
+def lookup(share: MicroBatchShare, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
     """Reading rows of a table, and adding to their gradients unless it is frozen."""
     machine, nothing = share.setting.machine, np.zeros(())
     forward, backward = _moved(share, op)
@@ -148,7 +150,7 @@ def lookup(share: Share, op: ops.Lookup, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def loss(share: Share, op: ops.Loss, layer: Layer) -> Iterator[Operator]:
+def loss(share: MicroBatchShare, op: ops.Loss, layer: Layer) -> Iterator[Operator]:
     """The passes of a loss over all logits, half of them backward."""
     logits = share.tokens * op.columns.on_rank(share.tensor_parallel)
     passes = logit_passes(share)
@@ -156,28 +158,31 @@ def loss(share: Share, op: ops.Loss, layer: Layer) -> Iterator[Operator]:
     yield timed(op, forward=traffic / 2, backward=traffic / 2)
 
 
-def numbers(share: Share, columns: Columns, spread: Spread) -> FloatArray:
+def numbers(share: MicroBatchShare, columns: Columns, spread: RankSpread) -> FloatArray:
     """Numbers of these columns that a rank has in a micro-batch."""
-    if spread is Spread.TENSOR:
+    if spread is RankSpread.TENSOR:
         return np.asarray(share.tokens * columns.on_rank(share.tensor_parallel))
-    return share.own_tokens * columns.whole
+    return share.local_tokens * columns.whole
 
 
-def _is_frozen(share: Share, op: ops.Op) -> bool:
+def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
     """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
     workload = share.setting.workload
-    saved = workload.saves_ends and op.holder in (ops.Holder.EMBEDDING, ops.Holder.LOGITS)
+    saved = workload.saves_ends and op.holder in (
+        ops.ParameterPart.EMBEDDING,
+        ops.ParameterPart.LOGITS,
+    )
     return workload.is_frozen and not saved
 
 
-def _moved(share: Share, op: ops.Elementwise) -> tuple[FloatArray, FloatArray]:
+def _moved(share: MicroBatchShare, op: ops.Elementwise) -> tuple[FloatArray, FloatArray]:
     """Bytes that the framework's kernels read and write, forward and backward."""
     volume = numbers(share, op.columns, op.spread) * share.number_bytes
     forward, backward = elementwise_tensors(share, op)
     return volume * forward, volume * backward
 
 
-def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
+def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
     """What every operator of a layer or an end takes, with its exchanges."""
     again = share.recomputation
     for op in layer.operators:
@@ -188,20 +193,28 @@ def layer_operators(share: Share, layer: Layer) -> Iterator[Operator]:
         yield from operators
 
 
-def _block_exchange(share: Share, op: ops.BlockExchange, layer: Layer) -> Iterator[Operator]:
+def _block_exchange(
+    share: MicroBatchShare, op: ops.BlockExchange, layer: Layer
+) -> Iterator[Operator]:
     time = share.block_exchange
     yield timed(op, forward=time, backward=time, part="tensor_parallel")
 
 
-def _head_exchange(share: Share, op: ops.HeadExchange, layer: Layer) -> Iterator[Operator]:
+def _head_exchange(
+    share: MicroBatchShare, op: ops.HeadExchange, layer: Layer
+) -> Iterator[Operator]:
     """An all-to-all before the scan and one after it, which trade its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
-    time = share.setting.machine.collective("all_to_all", moved, Group(size=c, stride=t))
+    time = share.setting.machine.collective(
+        "all_to_all", moved, CommunicationGroup(size=c, stride=t)
+    )
     yield timed(op, forward=time, backward=time, part="context_parallel")
 
 
-def _vocabulary_reduce(share: Share, op: ops.VocabularyReduce, layer: Layer) -> Iterator[Operator]:
+def _vocabulary_reduce(
+    share: MicroBatchShare, op: ops.VocabularyReduce, layer: Layer
+) -> Iterator[Operator]:
     reduce = share.setting.machine.collective(
         "all_reduce", share.number_bytes * share.tokens * share.hidden_size, share.tensor_group
     )
@@ -210,11 +223,13 @@ def _vocabulary_reduce(share: Share, op: ops.VocabularyReduce, layer: Layer) -> 
     yield timed(op, forward=forward, backward=backward, part="tensor_parallel")
 
 
-def _nothing(share: Share, op: ops.Weights, layer: Layer) -> Iterator[Operator]:
+def _nothing(share: MicroBatchShare, op: ops.Weights, layer: Layer) -> Iterator[Operator]:
     return iter(())
 
 
-KINDS_TIMED: dict[type[ops.Op], Callable[[Share, Any, Layer], Iterator[Operator]]] = {
+KINDS_TIMED: dict[
+    type[ops.LayerOperator], Callable[[MicroBatchShare, Any, Layer], Iterator[Operator]]
+] = {
     ops.AttentionCore: attention_core,
     ops.BlockExchange: _block_exchange,
     ops.Elementwise: elementwise,
@@ -226,7 +241,7 @@ KINDS_TIMED: dict[type[ops.Op], Callable[[Share, Any, Layer], Iterator[Operator]
     ops.Lookup: lookup,
     ops.Loss: loss,
     ops.Permute: permute,
-    ops.Product: product,
+    ops.MatrixProduct: product,
     ops.Scan: scan,
     ops.VocabularyReduce: _vocabulary_reduce,
     ops.Weights: _nothing,

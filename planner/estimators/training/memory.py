@@ -27,7 +27,7 @@ from planner.estimators.training.model_states import (
     moved_activations,
     moved_away,
 )
-from planner.estimators.training.number_bytes import WIDE_BYTES, Gradients, is_wide
+from planner.estimators.training.number_bytes import WIDE_BYTES, GradientBytes, is_wide
 from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
@@ -42,7 +42,7 @@ from planner.estimators.training.sharding import (
     sharded,
     stage_gathered_bytes,
 )
-from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.share import MicroBatchShare, Setting
 from planner.estimators.training.tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
@@ -155,14 +155,14 @@ def _replica_buckets(
 ) -> FloatArray:
     """Bytes of a second copy of all gradients; none where states are sharded, or on one rank."""
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-    each = Gradients.of(
+    each = GradientBytes.of(
         setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
-    ).kept
+    ).stored_bytes
     is_replica = (c.zero_stage == ZeroStage.NONE) & (parameters.dense_group.size > 1)
     return np.where(is_replica, each * trained, 0.0)
 
 
-def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
+def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
     """Bytes per parameter that an update builds up at once.
 
     Optimizers in 8 bit go through the parameters one by one [1]_ [2]_, and so does Adafactor; what
@@ -182,12 +182,12 @@ def update_temporary(share: Share, c: TrainingConfigurations) -> FloatArray:
     temporary, made = np.where(one_by_one, 0.0, memory.optimizer_temporary), memory.step_gradients
     if not made:
         return temporary
-    gone = share.gradients.kept * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
+    gone = share.gradients.stored_bytes * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
     return np.maximum(made, made - gone + temporary)
 
 
 def updated_at_once(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     temporary: FloatArray,
     parameters: StageParameters,
@@ -346,7 +346,9 @@ def _fullest(candidates: tuple[MemoryBreakdown, ...]) -> MemoryBreakdown:
     return MemoryBreakdown(**{field.name: chosen(field.name) for field in fields(MemoryBreakdown)})
 
 
-def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParameters) -> Memory:
+def peak_memory(
+    share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
+) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     unified = share.setting.machine.gpu.unified_memory
     if unified:  # what moves to the host is in it as before
@@ -393,7 +395,7 @@ def peak_memory(share: Share, c: TrainingConfigurations, parameters: StageParame
 
 
 def _paged(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     moments: tuple[tuple[MemoryBreakdown, ...], ...],
     state: Callable[[str, int], FloatArray],
@@ -419,21 +421,21 @@ def _paged(
 
 
 def _activations(
-    c: TrainingConfigurations, parameters: StageParameters, stage: int, kept: list[FloatArray]
+    c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
     """Bytes that the layers of a stage keep for the micro-batches in flight."""
     counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
-    per_micro_batch = add(count * one for count, one in zip(counts, kept, strict=True))
+    per_micro_batch = add(count * one for count, one in zip(counts, saved, strict=True))
     return per_micro_batch * in_flight
 
 
 def _stage_memory(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     parameters: StageParameters,
     stage: int,
-    kept: list[FloatArray],
+    saved: list[FloatArray],
     whole: list[FloatArray],
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
@@ -442,7 +444,7 @@ def _stage_memory(
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
-    allocated = _activations(c, parameters, stage, [padding * one for one in kept])
+    allocated = _activations(c, parameters, stage, [padding * one for one in saved])
     if c.any_offload:
         away = _activations(c, parameters, stage, moved)
         allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
@@ -483,7 +485,7 @@ def _stage_memory(
 
 
 def _loading(
-    share: Share,
+    share: MicroBatchShare,
     c: TrainingConfigurations,
     parameters: StageParameters,
     stage: int,
@@ -515,7 +517,10 @@ def _loading(
 
 
 def _moments(
-    share: Share, c: TrainingConfigurations, backward: MemoryBreakdown, temporary: FloatArray
+    share: MicroBatchShare,
+    c: TrainingConfigurations,
+    backward: MemoryBreakdown,
+    temporary: FloatArray,
 ) -> tuple[MemoryBreakdown, ...]:
     """The backward pass, and the optimizer step, which has all gradients and no activations."""
     zero = np.zeros(())
@@ -548,7 +553,7 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
     )
 
 
-def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
+def _rebuilt(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
     """What recomputation builds up again at once: a layer, or one of its blocks."""
     again = share.recomputation
     rebuilt = np.where(again.any_full, layer, 0.0)
@@ -558,7 +563,7 @@ def _rebuilt(share: Share, counts: FloatArray, layer: FloatArray) -> FloatArray:
     return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
 
 
-def _loss_bytes(share: Share, beside: MemoryBreakdown) -> FloatArray:
+def _loss_bytes(share: MicroBatchShare, beside: MemoryBreakdown) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
     Some losses take as many tokens at a time as there is room for ``beside`` all else. Modules
@@ -570,17 +575,17 @@ def _loss_bytes(share: Share, beside: MemoryBreakdown) -> FloatArray:
         free = share.setting.machine.gpu.allocatable_memory - beside.total
         room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
         logits = np.minimum(logits, room / WIDE_BYTES)
-    read = share.number_bytes * (2 + 2) * share.own_tokens * model.hidden_size
+    read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
 
 
 def _state_parts(
-    share: Share, c: TrainingConfigurations, parameters: StageParameters
+    share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
     states = share.setting.framework.states
     trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
-    gradient, temporary = share.gradients.kept, update_temporary(share, c)
+    gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
     rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
@@ -628,7 +633,7 @@ def _alive_at_once(
 
 
 def _gathered(
-    share: Share, c: TrainingConfigurations, parameters: StageParameters, stage: int
+    share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Full weights and gradients of the layers that ZeRO-3 holds at once.
 

@@ -19,7 +19,7 @@ from planner.base.records import record
 from planner.configurations.table import TrainingConfigurations
 from planner.estimators.training.number_bytes import (
     WIDE_BYTES,
-    Gradients,
+    GradientBytes,
     compute_bytes,
     is_narrow,
     is_wide,
@@ -31,10 +31,10 @@ from planner.estimators.training.saved_activations import (
     offloaded_bytes,
 )
 from planner.estimators.training.sharding import StageParameters, gathered_bytes
-from planner.estimators.training.share import Setting, Share, recipe_of
+from planner.estimators.training.share import MicroBatchShare, Setting, recipe_of
 from planner.formulas.memory import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
-from planner.layers.operators import Experts, Product, Split
+from planner.layers.operators import Experts, MatrixProduct, MatrixSplit
 from planner.specs.framework import States
 from planner.specs.model import LayerGroup
 
@@ -80,7 +80,7 @@ class ModelStates:
         """Those of every configuration."""
         states = setting.framework.states
         wide = is_wide(c.precision)
-        if not (c.any_own_states or np.any(wide)):
+        if not (c.has_custom_optimizer or np.any(wide)):
             usual = states.optimizer
             return cls(
                 weight=_stored_bytes(setting, c, states.weight),
@@ -98,19 +98,21 @@ class ModelStates:
         moment = _moment_bytes(states, c)
         moments, of_end = (each[c.optimizer] * moment for each in (_LAYER_STATES, _END_STATES))
         optimizer = copy + moments
-        gradients = Gradients.of(
+        gradients = GradientBytes.of(
             setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
-        own = Gradients.of(setting.framework, c.precision)
+        own = GradientBytes.of(setting.framework, c.precision)
         # What an update has beyond the framework's own is read and written, gradients are read.
-        beyond = 2 * (optimizer - states.optimizer) + gradients.kept - own.kept
+        beyond = 2 * (optimizer - states.optimizer) + gradients.stored_bytes - own.stored_bytes
         # Weights that are updated themselves are as wide as the updated ones.
         narrow = c.main_params_precision == MainPrecision.BF16
         own_width = np.where(narrow, min(states.weight, 2.0), states.weight)
         weight = np.where(wide, WIDE_BYTES, own_width)
         if np.any(wide):
-            in_sixteen = Gradients.of(setting.framework, setting.machine.sixteen_bit).kept
-            of_gradients = np.asarray(own.kept) - in_sixteen
+            in_sixteen = GradientBytes.of(
+                setting.framework, setting.machine.sixteen_bit
+            ).stored_bytes
+            of_gradients = np.asarray(own.stored_bytes) - in_sixteen
             # Of weights of 32 bits that are updated themselves no copy in 16 bits is written.
             updated = 0.0 if states.main_weight else states.weight
             copied = states.weight if states.main_weight else 0.0
@@ -215,10 +217,10 @@ def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray,
     """Operations for the matrices of one layer on one rank: of all, of routed experts."""
     t = c.tensor_parallel
     dense = [np.zeros(())]
-    for product in layer.of(Product):
-        split = product.split if product.sharded else Split.NONE
-        rows = product.depth / np.where(split is Split.ROWS, t, 1.0)
-        columns = product.columns.whole / np.where(split is Split.COLUMNS, t, 1.0)
+    for product in layer.of(MatrixProduct):
+        split = product.split if product.sharded else MatrixSplit.NONE
+        rows = product.depth / np.where(split is MatrixSplit.ROWS, t, 1.0)
+        columns = product.columns.whole / np.where(split is MatrixSplit.COLUMNS, t, 1.0)
         dense.append(newton_schulz_flops(rows=rows, columns=columns))
     experts = [np.zeros(())]
     for routed in layer.of(Experts):
@@ -280,7 +282,9 @@ def keeps_weights(offload: CodeArray) -> BoolArray:
     return np.asarray(_OF_WEIGHTS[offload])
 
 
-def moved_activations(share: Share, group: LayerGroup, c: TrainingConfigurations) -> FloatArray:
+def moved_activations(
+    share: MicroBatchShare, group: LayerGroup, c: TrainingConfigurations
+) -> FloatArray:
     """Bytes that one layer of a group moves to the host of those it keeps."""
     if not c.any_offload:
         return np.zeros(())

@@ -52,13 +52,13 @@ _WIDE_ACCUMULATION = 12.0
 
 
 @record(kw_only=True)
-class Gradients:
+class GradientBytes:
     """Bytes per parameter of a framework's ``States``, for each configuration.
 
     ``scattered``: 1 where optimizer states that are sharded get them by a reduce-scatter.
     """
 
-    kept: Numeric
+    stored_bytes: Numeric
     on_wire: Numeric
     accumulation_traffic: Numeric
     scattered: Numeric
@@ -70,7 +70,7 @@ class Gradients:
         precision: CodeArray,
         main: CodeArray | None = None,
         weights: CodeArray | None = None,
-    ) -> Gradients:
+    ) -> GradientBytes:
         """Those of a framework under each precision code; ``main``: formats they are told to have.
 
         As `planner.base.enums.MainPrecision`; they are reduced in that format, too. ``weights``:
@@ -103,7 +103,7 @@ class Gradients:
             return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
 
         return cls(
-            kept=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
+            stored_bytes=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
             on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
             accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
             scattered=either("scattered_gradients"),

@@ -13,13 +13,13 @@ from planner.base.enums import TokenDispatcher, ZeroStage
 from planner.base.records import record
 from planner.base.software_enums import ExpertCompute
 from planner.configurations.table import TrainingConfigurations
-from planner.estimators.kernel_work import Work
-from planner.estimators.machine import Group
+from planner.estimators.kernel_work import KernelWork
+from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.collectives import distinct_share, partly_hidden
 from planner.layers.model import Layer
-from planner.layers.operators import ExpertBias, ExpertExchange, Experts, Op, Permute
+from planner.layers.operators import ExpertBias, ExpertExchange, Experts, LayerOperator, Permute
 from planner.question.terms import terms_about
 
 COLLECTIVES = terms_about("collective")
@@ -51,7 +51,7 @@ class Operator:
     parts: Mapping[str, Numeric] = field(default_factory=dict)
     spared: Numeric = 0.0
     weights: FloatArray | float = 0.0
-    works: tuple[Work, ...] = ()
+    works: tuple[KernelWork, ...] = ()
 
     def repeated(self, again: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
@@ -66,7 +66,7 @@ class Operator:
 
 
 def timed(
-    op: Op,
+    op: LayerOperator,
     *,
     forward: FloatArray,
     backward: FloatArray,
@@ -93,7 +93,7 @@ def timed(
 
 
 def gradient_accumulation(
-    share: Share, num_parameters: Numeric, num_micro_batches: FloatArray
+    share: MicroBatchShare, num_parameters: Numeric, num_micro_batches: FloatArray
 ) -> Iterator[Operator]:
     """Adding a micro-batch's gradients to those before it, by kernels of their own.
 
@@ -183,7 +183,7 @@ def layer_time(
 _BIAS_BACKWARD = 1.5
 
 
-def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
+def experts(share: MicroBatchShare, op: Experts, layer: Layer) -> Iterator[Operator]:
     """All matrices of the experts on this GPU, each on the tokens sent to it.
 
     The fullest rank's, if routing is not balanced. Ranks that split experts compute a part of
@@ -219,7 +219,7 @@ def experts(share: Share, op: Experts, layer: Layer) -> Iterator[Operator]:
     )
 
 
-def loop_launches(share: Share, c: TrainingConfigurations, layer: Layer) -> Numeric:
+def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Layer) -> Numeric:
     """Seconds of the host for a loop over a GPU's experts, forward; twice that backward.
 
     Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
@@ -235,7 +235,7 @@ def loop_launches(share: Share, c: TrainingConfigurations, layer: Layer) -> Nume
     return np.where(c.expert_compute == ExpertCompute.LOOP, local * each, 0.0)
 
 
-def permute(share: Share, op: Permute, layer: Layer) -> Iterator[Operator]:
+def permute(share: MicroBatchShare, op: Permute, layer: Layer) -> Iterator[Operator]:
     """A read and a write of every dispatched token, before the experts and after them."""
     machine, execution = share.setting.machine, share.setting.framework.execution
     elements = expert_pairs(share, op.per_token) * op.columns.whole
@@ -244,7 +244,7 @@ def permute(share: Share, op: Permute, layer: Layer) -> Iterator[Operator]:
     yield timed(op, forward=time, backward=time)
 
 
-def expert_bias(share: Share, op: ExpertBias, layer: Layer) -> Iterator[Operator]:
+def expert_bias(share: MicroBatchShare, op: ExpertBias, layer: Layer) -> Iterator[Operator]:
     """Adding the weighted bias of each expert to its outputs, by kernels of its own.
 
     The backward pass casts as often, and sums the gradients of biases and weights.
@@ -257,7 +257,7 @@ def expert_bias(share: Share, op: ExpertBias, layer: Layer) -> Iterator[Operator
     yield timed(op, forward=time, backward=_BIAS_BACKWARD * time)
 
 
-def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
+def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) -> Iterator[Operator]:
     """Tokens go to their experts and come back."""
     bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.whole
     time = np.where(
@@ -271,7 +271,7 @@ def expert_exchange(share: Share, op: ExpertExchange, layer: Layer) -> Iterator[
     yield timed(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
 
 
-def _sent(share: Share, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
+def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
     """An all-to-all each way; then ranks that split experts gather tokens and add up outputs."""
     machine, framework = share.setting.machine, share.setting.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
@@ -296,22 +296,22 @@ def _sent(share: Share, op: ExpertExchange, bytes_of_pairs: FloatArray) -> Float
     return 2 * one_way + gather + scatter
 
 
-def _gathered(share: Share, op: ExpertExchange) -> FloatArray:
+def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
     """Every token comes to every rank of the experts, and the outputs are added up on its own."""
     if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
-    group = Group(size=ranks, stride=1)
-    whole = share.number_bytes * share.own_tokens * op.columns.whole * ranks
+    group = CommunicationGroup(size=ranks, stride=1)
+    whole = share.number_bytes * share.local_tokens * op.columns.whole * ranks
     machine = share.setting.machine
     return machine.collective("all_gather", whole, group) + machine.collective(
         "reduce_scatter", whole, group
     )
 
 
-def expert_pairs(share: Share, per_token: int) -> FloatArray:
+def expert_pairs(share: MicroBatchShare, per_token: int) -> FloatArray:
     """Tokens that come to a rank, the fullest one, once per expert that they visit."""
-    return np.asarray(share.own_tokens * per_token * share.expert_load)
+    return np.asarray(share.local_tokens * per_token * share.expert_load)
 
 
 _ONCE_A_STEP = ("pipeline_bubble", "data_parallel", "optimizer", "overhead", "slow_nodes")
@@ -331,10 +331,10 @@ _COMPUTING = ("forward", "backward", "recompute", "reference", "optimizer")
 
 
 @record(kw_only=True)
-class Block:
+class OperatorGroup:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
-    ``counts`` has shape ``(stages, ...)``; ``whole`` is the number
+    ``counts`` has shape ``(stages, ...)``; ``fully_recomputed`` is the number
     in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
     to and from the host. ``reference``: passes without gradients, as of a reference model, with
     all that shows in them. ``on_first``: it stands before the layers, on the first stage.
@@ -344,7 +344,7 @@ class Block:
     gather: FloatArray
     offload: FloatArray
     counts: FloatArray
-    whole: Numeric
+    fully_recomputed: Numeric
     reference: FloatArray = field(default_factory=lambda: np.zeros(()))
     on_first: bool = False
 
@@ -364,7 +364,7 @@ class StepTime:
     """
 
     total: FloatArray
-    blocks: tuple[Block, ...]
+    blocks: tuple[OperatorGroup, ...]
     stage_times: tuple[FloatArray, ...]
     recomputation: Recomputation
     num_micro_batches: FloatArray
@@ -374,7 +374,7 @@ class StepTime:
     optimizer: FloatArray
     overhead: FloatArray
     slow_nodes: FloatArray
-    works: Mapping[str, tuple[Work, ...]] = field(default_factory=dict)
+    works: Mapping[str, tuple[KernelWork, ...]] = field(default_factory=dict)
 
     @property
     def slowest(self) -> CodeArray:
@@ -430,7 +430,7 @@ class StepTime:
                 )
 
     @cached_property
-    def runs(self) -> Sequence[tuple[Block, FloatArray]]:
+    def runs(self) -> Sequence[tuple[OperatorGroup, FloatArray]]:
         """How often the slowest stage runs each block in a step."""
         slowest, found = self.slowest, []
         for block in self.blocks:

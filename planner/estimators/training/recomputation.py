@@ -26,7 +26,7 @@ class Recomputation:
     ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: what a
     framework calls selective repeats a share of everything beside them.
     ``saved`` and ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
-    ``reads_alone``: they repeat only what the backward pass reads.
+    ``reads_without_overlap``: they repeat only what the backward pass reads.
     """
 
     full: FloatArray
@@ -34,7 +34,7 @@ class Recomputation:
     by_share: BoolArray
     saved: CodeArray
     offloaded: CodeArray
-    reads_alone: bool = False
+    reads_without_overlap: bool = False
 
     @classmethod
     def of(
@@ -69,13 +69,13 @@ class Recomputation:
             by_share=selective & ~named,
             saved=c.saved_tensors,
             offloaded=c.offloaded_tensors,
-            reads_alone=reads_alone,
+            reads_without_overlap=reads_alone,
         )
 
     @cached_property
     def spares(self) -> bool:
         """Whether any configuration does not repeat some operators of layers repeated whole."""
-        some = self.reads_alone or np.any(self.saved) or np.any(self.offloaded)
+        some = self.reads_without_overlap or np.any(self.saved) or np.any(self.offloaded)
         return bool(some and self.any_full.any())
 
     def keeps(self, tensor: str) -> BoolArray:

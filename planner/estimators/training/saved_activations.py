@@ -23,26 +23,26 @@ from planner.estimators.training.compilation import keeps_eager_copies, kept_act
 from planner.estimators.training.number_bytes import is_narrow, widened
 from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.share import Share
+from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.memory import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import (
     AttentionCore,
     Element,
     Experts,
-    Kept,
-    Op,
-    Product,
+    LayerOperator,
+    MatrixProduct,
+    MatrixSplit,
+    RankSpread,
+    SavedTensor,
     Scan,
-    Split,
-    Spread,
 )
 from planner.specs.model import LayerGroup
 
 _SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.
 
 
-def spared(op: Op, again: Recomputation) -> Numeric:
+def spared(op: LayerOperator, again: Recomputation) -> Numeric:
     """Share of an operator that full recomputation does not repeat.
 
     What is kept is not made again, nor, where a framework repeats only what is read, what nothing
@@ -51,12 +51,12 @@ def spared(op: Op, again: Recomputation) -> Numeric:
     if isinstance(op, Experts):
         inside = (op.matrices - 1) / op.matrices
         return inside * again.keeps(MLPWI) + (1 - inside) * again.keeps(MLPWO)
-    if op.unread and again.reads_alone:
+    if op.unread and again.reads_without_overlap:
         return 1.0
     return np.where(again.keeps(op.makes), 1.0, 0.0) if op.makes else 0.0
 
 
-def kept_tensor_bytes(share: Share, group: LayerGroup, codes: CodeArray) -> FloatArray:
+def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArray) -> FloatArray:
     """Bytes per micro-batch of the tensors of a layer that are in sets, its input left out."""
     if not np.any(codes):
         return np.zeros(())
@@ -67,17 +67,17 @@ def kept_tensor_bytes(share: Share, group: LayerGroup, codes: CodeArray) -> Floa
     return np.asarray(add(parts) * kept_activations(share))
 
 
-def offloaded_bytes(share: Share, group: LayerGroup) -> FloatArray:
+def offloaded_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes of what a layer keeps that wait in host memory."""
     codes = share.recomputation.offloaded
     if not np.any(codes):
         return np.zeros(())
-    layer_input = share.number_bytes * share.own_tokens * share.setting.model.stream_width
+    layer_input = share.number_bytes * share.local_tokens * share.setting.model.stream_width
     moved = np.where(KeptTensors.has(codes, LAYER_INPUT), layer_input, 0.0)
     return np.asarray(share.recomputation.full * (moved + kept_tensor_bytes(share, group, codes)))
 
 
-def _sizes(share: Share, layer: Layer) -> Iterator[tuple[str, Numeric]]:
+def _sizes(share: MicroBatchShare, layer: Layer) -> Iterator[tuple[str, Numeric]]:
     """The tensor that each operator makes, and its bytes."""
     for op in layer.operators:
         if isinstance(op, Experts):
@@ -88,27 +88,33 @@ def _sizes(share: Share, layer: Layer) -> Iterator[tuple[str, Numeric]]:
             yield op.makes, _MADE[type(op)](share, op)
 
 
-def _of_product(share: Share, op: Product) -> Numeric:
-    if op.split is Split.COLUMNS:
+def _of_product(share: MicroBatchShare, op: MatrixProduct) -> Numeric:
+    if op.split is MatrixSplit.COLUMNS:
         return share.number_bytes * share.tokens * op.columns.on_rank(share.tensor_parallel)
-    rows = share.own_tokens if op.split is Split.ROWS or op.rows is Spread.TOKENS else share.tokens
+    rows = (
+        share.local_tokens
+        if op.split is MatrixSplit.ROWS or op.rows is RankSpread.TOKENS
+        else share.tokens
+    )
     return share.number_bytes * rows * op.columns.whole
 
 
-def _of_core(share: Share, op: AttentionCore) -> Numeric:
+def _of_core(share: MicroBatchShare, op: AttentionCore) -> Numeric:
     heads = op.heads / share.tensor_parallel
     return share.tokens * heads * (share.number_bytes * op.v_dim + _SUM_BYTES * share.fused)
 
 
-_MADE: dict[type[Op], Callable[..., Numeric]] = {
+_MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
     AttentionCore: _of_core,
-    Product: _of_product,
+    MatrixProduct: _of_product,
     Scan: lambda share, op: share.number_bytes * share.tokens * op.values / share.tensor_parallel,
 }
 """Bytes of what an operator of each kind makes."""
 
 
-def layer_bytes(share: Share, group: LayerGroup, every: FloatArray | None = None) -> FloatArray:
+def layer_bytes(
+    share: MicroBatchShare, group: LayerGroup, every: FloatArray | None = None
+) -> FloatArray:
     """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
 
     Full recomputation keeps the layer's input and the tensors that are named, that of modules
@@ -124,7 +130,7 @@ def layer_bytes(share: Share, group: LayerGroup, every: FloatArray | None = None
     layer_input = layer_input_bytes(share)
     kept = whole - _remade_bytes(share, group)
     if repeated and np.any(again.by_share):
-        beside = _eager_copies(share, _kept(share, group))
+        beside = _eager_copies(share, _saved_tensors(share, group))
         rest = (1 - repeated) * (kept - beside) + repeated * layer_input
         kept = np.where(again.by_share, rest, kept)
     tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
@@ -132,54 +138,54 @@ def layer_bytes(share: Share, group: LayerGroup, every: FloatArray | None = None
     return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
 
 
-def layer_input_bytes(share: Share) -> FloatArray:
+def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes of the residual stream that enters a layer."""
-    return share.number_bytes * share.own_tokens * share.setting.model.stream_width
+    return share.number_bytes * share.local_tokens * share.setting.model.stream_width
 
 
-def all_bytes(share: Share, group: LayerGroup) -> FloatArray:
+def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes of everything that a layer keeps for its backward pass."""
-    return _sum(share, _kept(share, group)) + _adapter_bytes(share, group)
+    return _sum(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
 
 
-def remade_at_once(share: Share, group: LayerGroup) -> FloatArray:
+def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes that are made again at once where whole blocks are repeated, of the larger block."""
     again, found = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in again.some:
-            made = [kept for kept in _kept(share, group) if module in kept.remade_by]
+            made = [kept for kept in _saved_tensors(share, group) if module in kept.remade_by]
             inside = _sum(share, made)
             found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
     return found
 
 
-def _kept(share: Share, group: LayerGroup) -> tuple[Kept, ...]:
+def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
     """What a layer keeps, but for what the framework's backward kernels make again themselves."""
-    every = _layer(share, group).kept
+    every = _layer(share, group).saved_tensors
     if not (remade := set(share.setting.framework.memory.remade)):
         return every
     return tuple(kept for kept in every if remade.isdisjoint(kept.remade_by))
 
 
-def _remade_bytes(share: Share, group: LayerGroup) -> FloatArray:
+def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """What recomputation of modules does without."""
     again = share.recomputation
-    kinds: dict[tuple[str, ...], list[Kept]] = {}
-    for kept in _kept(share, group):
+    kinds: dict[tuple[str, ...], list[SavedTensor]] = {}
+    for kept in _saved_tensors(share, group):
         by = tuple(name for name in kept.remade_by if name in again.some)
         if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
             kinds.setdefault(by, []).append(kept)
     return add(again.repeats(by) * _sum(share, kept) for by, kept in kinds.items())
 
 
-def _sum(share: Share, wanted: Iterable[Kept]) -> FloatArray:
+def _sum(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
     """Bytes of what is wanted, as the framework's allocator counts them."""
     every = tuple(wanted)
     fused = _bytes(share, (kept for kept in every if not kept.eager))
     return fused * kept_activations(share) + _eager_copies(share, every)
 
 
-def _eager_copies(share: Share, wanted: Iterable[Kept]) -> FloatArray:
+def _eager_copies(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
     """Bytes that eager kernels alone keep, where the profile counts none of them."""
     has_them = keeps_eager_copies(share)
     if not np.any(has_them):
@@ -187,15 +193,15 @@ def _eager_copies(share: Share, wanted: Iterable[Kept]) -> FloatArray:
     return np.where(has_them, _bytes(share, (kept for kept in wanted if kept.eager)), 0.0)
 
 
-def _bytes(share: Share, wanted: Iterable[Kept]) -> FloatArray:
+def _bytes(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
     split: list[Numeric] = []
     own: list[Numeric] = []
     for kept in wanted:
         element = _ELEMENTS[kept.element](share)
-        if kept.spread is Spread.TENSOR:
+        if kept.spread is RankSpread.TENSOR:
             split.append(kept.columns.on_rank(share.tensor_parallel) * element)
         else:
-            if kept.spread is Spread.EXPERTS:
+            if kept.spread is RankSpread.EXPERTS:
                 # Ranks that split experts have their inputs and outputs of all of them whole.
                 is_inside = "moe_act" in kept.remade_by
                 is_inside = is_inside or kept.element is Element.ACTIVATION_INPUT
@@ -203,11 +209,11 @@ def _bytes(share: Share, wanted: Iterable[Kept]) -> FloatArray:
                 element = element * (share.expert_load * whole)
             own.append(kept.columns.whole * element)
     every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
-    of_own = kept_bytes(tokens=share.own_tokens, bytes_per_token=add(own))
+    of_own = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(own))
     return every + of_own
 
 
-def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
+def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """What the adapters of a layer keep of their own."""
     memory = share.setting.framework.memory
     if not (memory.adapter_input and share.setting.workload.is_frozen):
@@ -225,11 +231,11 @@ def _adapter_bytes(share: Share, group: LayerGroup) -> FloatArray:
     return inputs * kept_activations(share)
 
 
-def _layer(share: Share, group: LayerGroup) -> Layer:
+def _layer(share: MicroBatchShare, group: LayerGroup) -> Layer:
     return layer_of(share.setting.model, group)
 
 
-def _attention_input(share: Share) -> Numeric:
+def _attention_input(share: MicroBatchShare) -> Numeric:
     """Bytes per element of what a linear layer keeps of its input; none where none is adapted."""
     if share.setting.workload.has_virtual_tokens:
         return 0.0
@@ -237,7 +243,7 @@ def _attention_input(share: Share) -> Numeric:
     return share.linear_input_bytes if narrows else share.number_bytes
 
 
-def _read_by_matrix(share: Share, name: str) -> Numeric:
+def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
     """The same in bits of its own, if any is kept."""
     workload = share.setting.workload
     usual = _attention_input(share)
@@ -246,7 +252,7 @@ def _read_by_matrix(share: Share, name: str) -> Numeric:
     return share.kept_in_bits(name, usual) if np.any(usual) else usual
 
 
-def _score(share: Share) -> Numeric:
+def _score(share: MicroBatchShare) -> Numeric:
     """Bytes per query and head of all its scores, none where a fused kernel makes them again."""
     workload = share.setting.workload
     scores = score_bytes(
@@ -255,7 +261,7 @@ def _score(share: Share) -> Numeric:
     return np.where(share.flash_attention, 0.0, scores)
 
 
-_ELEMENTS: dict[Element, Callable[[Share], Numeric]] = {
+_ELEMENTS: dict[Element, Callable[[MicroBatchShare], Numeric]] = {
     Element.RESIDUAL: lambda share: share.kept_in_bits("norm", share.number_bytes),
     Element.SIXTEEN_BIT: lambda share: share.number_bytes,
     Element.FP32: lambda share: 4.0,

@@ -15,9 +15,9 @@ from planner.base.records import record
 from planner.base.units import ceil_div
 from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
-from planner.estimators.machine import Group
+from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.training.number_bytes import Gradients, compute_bytes, widened
+from planner.estimators.training.number_bytes import GradientBytes, compute_bytes, widened
 from planner.estimators.training.share import Setting
 from planner.formulas.memory import quantized_bytes, sharded_bytes
 from planner.layers.model import (
@@ -30,7 +30,7 @@ from planner.layers.model import (
     prediction_of,
     tower_parameters,
 )
-from planner.layers.operators import Experts, Product
+from planner.layers.operators import Experts, MatrixProduct
 from planner.specs.model import LayerGroup, ModelSpec, Placement
 from planner.specs.workload import TrainingWorkload, layers_of_chunks
 
@@ -249,10 +249,10 @@ class StageParameters:
     layer_dense: tuple[FloatArray, ...]
     layer_experts: tuple[FloatArray, ...]
     end: FloatArray
-    dense_group: Group
-    expert_group: Group
-    dense_replicas: Group
-    expert_replicas: Group
+    dense_group: CommunicationGroup
+    expert_group: CommunicationGroup
+    dense_replicas: CommunicationGroup
+    expert_replicas: CommunicationGroup
     adapters: StageParameters | None = None
 
     @property
@@ -280,7 +280,9 @@ def stage_parameters(
     every_stage: bool = False,
 ) -> StageParameters:
     """What each stage holds under each configuration, with the adapters of a setting."""
-    text = _whole(model, c, setting.workload.pipeline_layout if setting else "", every_stage)
+    text = _unsharded_parameters(
+        model, c, setting.workload.pipeline_layout if setting else "", every_stage
+    )
     whole = text if setting is None else _with_tower(setting, text)
     if setting is None or not setting.workload.is_frozen:
         return whole
@@ -321,7 +323,7 @@ def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
 def sharded(
     c: TrainingConfigurations,
     sharded_from: ZeroStage,
-    held: Iterable[tuple[FloatArray, Numeric, Group]],
+    held: Iterable[tuple[FloatArray, Numeric, CommunicationGroup]],
 ) -> FloatArray:
     """Bytes on one GPU of parameters, each with the bytes of one and the group that shards it.
 
@@ -362,7 +364,7 @@ def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) ->
     return first + np.where(whole.is_last & ~one, matrix, 0.0)
 
 
-def _whole(
+def _unsharded_parameters(
     model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
 ) -> StageParameters:
     # The stages come before the axes of the configurations, all of which must be there.
@@ -379,7 +381,7 @@ def _whole(
     ends = _end_parameters(model, c.tensor_parallel, is_first, is_last)
     ranks = c.tensor_parallel * c.context_parallel * c.data_parallel
     dense_group, expert_group = (
-        Group(size=ranks / stride / c.data_parallel_replicas, stride=stride)
+        CommunicationGroup(size=ranks / stride / c.data_parallel_replicas, stride=stride)
         for stride in (c.tensor_parallel, c.expert_ranks)
     )
     # A GPU of DualPipe has a stage of each direction (arXiv:2412.19437, table 2).
@@ -400,9 +402,9 @@ def _whole(
     )
 
 
-def _replicas(shards: Group, c: TrainingConfigurations) -> Group:
+def _replicas(shards: CommunicationGroup, c: TrainingConfigurations) -> CommunicationGroup:
     """Ranks that hold the same shard in each copy."""
-    return Group(size=c.data_parallel_replicas, stride=shards.size * shards.stride)
+    return CommunicationGroup(size=c.data_parallel_replicas, stride=shards.size * shards.stride)
 
 
 def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
@@ -410,11 +412,11 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
     whole = sum(op.parameters for op in dense if not op.sharded)
-    copied = [_copied(product, tensor_parallel) for product in layer.of(Product)]
+    copied = [_copied(product, tensor_parallel) for product in layer.of(MatrixProduct)]
     return add((sharded / tensor_parallel, whole, *copied))
 
 
-def _copied(product: Product, tensor_parallel: FloatArray) -> FloatArray:
+def _copied(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
     """What ranks hold beyond their share where they outnumber key-value heads."""
     if not product.columns.copied:
         return np.zeros(())
@@ -521,7 +523,7 @@ def data_parallel_time(
 ) -> DataParallelTime:
     """Communication of every configuration over its data-parallel and expert groups."""
     states = setting.framework.states
-    gradients = Gradients.of(setting.framework, c.precision, c.main_grads_precision)
+    gradients = GradientBytes.of(setting.framework, c.precision, c.main_grads_precision)
     exchange = _Exchange(setting=setting, parameters=parameters)
     of_units = replace(exchange, most_nics=setting.framework.overlap.gather_nics)
     zero = c.zero_stage
@@ -594,7 +596,11 @@ class _Exchange:
         return within + self._over((p.dense_replicas, p.expert_replicas), "all_reduce", *shards)
 
     def _over(
-        self, groups: tuple[Group, Group], kind: str, dense: FloatArray, experts: FloatArray
+        self,
+        groups: tuple[CommunicationGroup, CommunicationGroup],
+        kind: str,
+        dense: FloatArray,
+        experts: FloatArray,
     ) -> FloatArray:
         if not np.any(dense):
             return np.zeros(())
@@ -609,7 +615,7 @@ class _Exchange:
 def _step_exchange(
     setting: Setting,
     exchange: _Exchange,
-    gradients: Gradients,
+    gradients: GradientBytes,
     zero: CodeArray,
     weight_on_wire: Numeric,
 ) -> FloatArray:

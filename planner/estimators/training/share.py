@@ -12,10 +12,10 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import Fp8Recipe, Padding
 from planner.base.records import record
 from planner.base.software_enums import TorchCompile
-from planner.configurations.enumerate import NOTHING_GIVEN, AsGiven
+from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
 from planner.configurations.table import TrainingConfigurations
-from planner.estimators.machine import Group, Machine
-from planner.estimators.training.number_bytes import Gradients, compute_bytes, is_wide, widened
+from planner.estimators.machine import CommunicationGroup, Machine
+from planner.estimators.training.number_bytes import GradientBytes, compute_bytes, is_wide, widened
 from planner.estimators.training.recomputation import Recomputation
 from planner.formulas.attention import longest_sample, mean_square_length
 from planner.formulas.collectives import partly_hidden
@@ -34,7 +34,7 @@ class Setting:
     model: ModelSpec
     framework: FrameworkProfile
     workload: TrainingWorkload
-    as_given: AsGiven = NOTHING_GIVEN
+    specified: SpecifiedValues = NOTHING_SPECIFIED
 
     @property
     def profile(self) -> FrameworkProfile:
@@ -55,7 +55,7 @@ INPUTS = ("norm", "fc1", "activation", "fc2")
 
 
 @record(kw_only=True)
-class Share:
+class MicroBatchShare:
     """Sizes of one micro-batch on one GPU, and the groups it communicates in.
 
     ``input_bits``: bits of a number that is kept of each of ``INPUTS``, 0 for the usual ones.
@@ -87,7 +87,7 @@ class Share:
     recomputation: Recomputation
 
     @classmethod
-    def of(cls, setting: Setting, configurations: TrainingConfigurations) -> Share:
+    def of(cls, setting: Setting, configurations: TrainingConfigurations) -> MicroBatchShare:
         """The share that each configuration gives to a GPU."""
         c = configurations
         return cls(
@@ -133,7 +133,7 @@ class Share:
         return np.where(self.sequence_parallel, self.tensor_parallel, 1.0)
 
     @cached_property
-    def own_tokens(self) -> FloatArray:
+    def local_tokens(self) -> FloatArray:
         """Tokens whose residual stream this GPU holds."""
         return self.tokens / self.split
 
@@ -163,10 +163,10 @@ class Share:
         return np.where(wide, own / sixteen, 1.0)
 
     @cached_property
-    def gradients(self) -> Gradients:
+    def gradients(self) -> GradientBytes:
         """What the framework does with gradients in each precision."""
         own = (self.precision, self.main_grads, self.main_params)
-        return Gradients.of(self.setting.framework, *own)
+        return GradientBytes.of(self.setting.framework, *own)
 
     @cached_property
     def compiled_otherwise(self) -> BoolArray:
@@ -176,19 +176,19 @@ class Share:
         return np.asarray(self.torch_compile == other)
 
     @cached_property
-    def tensor_group(self) -> Group:
+    def tensor_group(self) -> CommunicationGroup:
         """Ranks that split the matrices."""
-        return Group(size=self.tensor_parallel, stride=1)
+        return CommunicationGroup(size=self.tensor_parallel, stride=1)
 
     @cached_property
-    def expert_group(self) -> Group:
+    def expert_group(self) -> CommunicationGroup:
         """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
-        return Group(size=self.expert_parallel, stride=self.expert_tensor_parallel)
+        return CommunicationGroup(size=self.expert_parallel, stride=self.expert_tensor_parallel)
 
     @cached_property
-    def expert_tensor_group(self) -> Group:
+    def expert_tensor_group(self) -> CommunicationGroup:
         """Ranks that split the matrices of each expert: consecutive GPUs."""
-        return Group(size=self.expert_tensor_parallel, stride=1)
+        return CommunicationGroup(size=self.expert_tensor_parallel, stride=1)
 
     @cached_property
     def block_exchange(self) -> FloatArray:
@@ -262,14 +262,16 @@ def tokens_of_sample(work: TrainingWorkload) -> float:
     return work.sequences_per_sample * trained_length(work)
 
 
-def fullest_and_mean_share(setting: Setting, c: TrainingConfigurations) -> tuple[Share, Share]:
+def fullest_and_mean_share(
+    setting: Setting, c: TrainingConfigurations
+) -> tuple[MicroBatchShare, MicroBatchShare]:
     """Shares of the fullest micro-batch, which memory must hold, and of a mean one.
 
     Samples that are padded to the longest of theirs, or to the sequence, fill the fullest one.
     Those that are not padded are as long as the sequence once, and as the mean else; each attends
     to itself alone, so the length that its attention costs is that of the mean square.
     """
-    work, fullest = setting.workload, Share.of(setting, c)
+    work, fullest = setting.workload, MicroBatchShare.of(setting, c)
     if work.padding in (Padding.PACKED, Padding.FULL):
         return fullest, fullest
     lengths, b = _lengths(work), work.sequences_per_sample * c.micro_batch_size

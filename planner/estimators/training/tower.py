@@ -23,10 +23,10 @@ from planner.configurations.table import TrainingConfigurations
 from planner.estimators.kernel_work import attributed
 from planner.estimators.training.compilation import layer_launch_time
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.operators import Block, LayerTime, layer_time
+from planner.estimators.training.operators import LayerTime, OperatorGroup, layer_time
 from planner.estimators.training.saved_activations import layer_bytes
 from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
-from planner.estimators.training.share import Setting, Share
+from planner.estimators.training.share import MicroBatchShare, Setting
 from planner.layers.model import (
     Layer,
     layer_parameters,
@@ -64,12 +64,12 @@ class TowerShare:
     tokens after it."""
 
     tower: VisionTower
-    share: Share
+    share: MicroBatchShare
     images: FloatArray
     tokens_per_image: int
 
     @classmethod
-    def of(cls, share: Share, c: TrainingConfigurations) -> TowerShare | None:
+    def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
         """That of each configuration; None where no tower is computed."""
         tower, work = tower_of(share.setting), share.setting.workload
         if tower is None or not work.images_per_sample:
@@ -85,7 +85,7 @@ class TowerShare:
         )
 
     @cached_property
-    def patches(self) -> Share:
+    def patches(self) -> MicroBatchShare:
         """Sizes of what the layers of the tower compute, in 16 bits, split over no ranks."""
         one, no = np.ones(()), np.zeros((), dtype=np.bool_)
         sixteen = self.share.setting.machine.sixteen_bit
@@ -104,7 +104,7 @@ class TowerShare:
         )
 
     @cached_property
-    def tokens(self) -> Share:
+    def tokens(self) -> MicroBatchShare:
         """The same of the tokens that the projector makes."""
         return replace(self.patches, sequence_length=self.tokens_per_image)
 
@@ -117,7 +117,9 @@ class TowerShare:
             for group in self.tower.layer_groups
         )
 
-    def blocks(self, parameters: StageParameters, exchange: DataParallelTime) -> Iterator[Block]:
+    def blocks(
+        self, parameters: StageParameters, exchange: DataParallelTime
+    ) -> Iterator[OperatorGroup]:
         """Its blocks on the first stage: embedding of patches, layers, projector."""
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
@@ -131,7 +133,7 @@ class TowerShare:
             time = self._time(share, end, 0.0)
             yield self._block(time, 1.0, held, parameters, exchange)
 
-    def _time(self, share: Share, layer: Layer, launch_time: Numeric) -> LayerTime:
+    def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
         ledger = share.setting.machine.ledger
         operators = attributed(ledger, layer_operators(share, layer), attrgetter("forward"))
         if not share.setting.workload.freezes_tower:
@@ -152,7 +154,7 @@ class TowerShare:
         held: int,
         parameters: StageParameters,
         exchange: DataParallelTime,
-    ) -> Block:
+    ) -> OperatorGroup:
         work = self.share.setting.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
         part = held / parameters.end
@@ -164,12 +166,12 @@ class TowerShare:
             + overlap.weight_gather * np.maximum(part * gather - window, 0.0)
             for gather, window in zip(passes, windows, strict=True)
         )
-        return Block(
+        return OperatorGroup(
             time=time,
             gather=np.asarray(shown),
             offload=np.zeros(()),
             counts=number * parameters.is_first.astype(np.float64),
-            whole=number,
+            fully_recomputed=number,
             reference=np.asarray(sum(work.forward_passes) * time.forward_total),
             on_first=True,
         )

@@ -7,28 +7,33 @@ from dataclasses import replace
 
 from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.launchers.peel import Peeled, peeled
-from planner.launch.launchers.recipes import fronted
-from planner.launch.launchers.world import conflict_of, layer_of_directives, visible, world_of
-from planner.launch.option_table import keys_of
-from planner.launch.understood import World
+from planner.launch.launchers.peel import UnwrappedCommand, unwrap
+from planner.launch.launchers.recipes import unwrap_frontend
+from planner.launch.launchers.world import (
+    combine_resources,
+    conflict_of,
+    scheduler_resources,
+    visible_device_count,
+)
+from planner.launch.option_table import option_aliases
+from planner.launch.understood import JobResources
 from planner.launch.write import WRITTEN
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
-_OWN_LAUNCHERS = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
+_SELF_LAUNCHING = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
 # Of these what starts one process where no variable says how many.
-_ALONE = ("swift",)
+_SINGLE_PROCESS_PROGRAMS = ("swift",)
 
 GPUS_OF_COPY = "GPUS_OF_COPY"
 """The variable that lists the GPUs of a copy in batch scripts that are written here."""
 
 
 @record(kw_only=True)
-class Inner:
+class StartedProgram:
     """A program without what starts it.
 
     ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
@@ -40,7 +45,7 @@ class Inner:
 
     words: tuple[Word, ...]
     environment: Mapping[str, Word]
-    world: World
+    world: JobResources
     line: int
     conflict: str = ""
     front: str = ""
@@ -66,68 +71,68 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
     return read_shell(text, {**set_by_scheduler, **environment}, name)
 
 
-def inner_commands(script: Script) -> tuple[Inner, ...]:
+def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
     """Every program that a script starts, in order, also inside quotes and here-documents.
 
     Raises LaunchError if a script inside it is never closed, or nested too deeply.
     """
-    head = layer_of_directives(script.directives)
-    layers = (head,) if head.said or head.gpu else ()
+    head = scheduler_resources(script.directives)
+    layers = (head,) if head.fields or head.gpu else ()
     return tuple(
         _inner(script, one, command.copies)
         for command in script.commands
-        for one in peeled(script, command.words, command.environment, layers)
+        for one in unwrap(script, command.words, command.environment, layers)
     )
 
 
-def _inner(script: Script, one: Peeled, rounds: int) -> Inner:
+def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
     devices = next(
-        (given for name in _VISIBLE if name in one.environment
-         and (given := visible(one.environment[name])) is not None),
+        (given for name in _VISIBLE if name in command.environment
+         and (given := visible_device_count(command.environment[name])) is not None),
         None,
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
-    copies = _variable(one, "COPIES") if f"# {WRITTEN} " in script.text else None
+    copies = _variable(command, "COPIES") if f"# {WRITTEN} " in script.text else None
     if rounds > 1:
-        copies = stated("the loop", str(rounds), one.words[0].line)
-    world = replace(world_of(one.layers, devices), copies=copies)
-    program = (one.words[0].text or "").rpartition("/")[2]
-    processes = _variable(one, "NPROC_PER_NODE")
-    if world.num_nodes is None and world.num_gpus is None and program in _OWN_LAUNCHERS:
+        copies = implied_option("the loop", str(rounds), command.words[0].line)
+    world = replace(combine_resources(command.layers, devices), copies=copies)
+    program = (command.words[0].text or "").rpartition("/")[2]
+    processes = _variable(command, "NPROC_PER_NODE")
+    if world.num_nodes is None and world.num_gpus is None and program in _SELF_LAUNCHING:
         world = replace(
             world,
-            num_nodes=_variable(one, "NNODES"),
+            num_nodes=_variable(command, "NNODES"),
             gpus_per_node=processes or world.gpus_per_node,
         )
-    is_alone = program in _ALONE and devices is not None and processes is None
-    is_one = (one.by_python or is_alone) and not (one.is_launched or one.layers)
+    is_alone = program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
+    is_one = (command.by_python or is_alone) and not (command.is_launched or command.layers)
     world = replace(world, is_one_process=is_one or None)
-    own = one.environment.get(GPUS_OF_COPY)
-    if own is not None and (share := visible(own)) is not None:
+    own = command.environment.get(GPUS_OF_COPY)
+    if own is not None and (share := visible_device_count(own)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
-    return Inner(
-        words=fronted(one.words, one.environment),
-        front=keys_of("front").get((one.words[0].text or "").rpartition("/")[2], ""),
-        environment=one.environment,
+    return StartedProgram(
+        words=unwrap_frontend(command.words, command.environment),
+        front=option_aliases("front").get((command.words[0].text or "").rpartition("/")[2], ""),
+        environment=command.environment,
         world=world,
-        line=one.words[0].line,
-        conflict=conflict_of(one.layers),
+        line=command.words[0].line,
+        conflict=conflict_of(command.layers),
     )
 
 
-def _variable(one: Peeled, name: str) -> Given | None:
-    word = one.environment.get(name)
-    return None if word is None else given_by(name, word)
+def _variable(command: UnwrappedCommand, name: str) -> ParsedOption | None:
+    word = command.environment.get(name)
+    return None if word is None else option_of_value(name, word)
 
 
-def given_by(name: str, word: Word) -> Given:
+def option_of_value(name: str, word: Word) -> ParsedOption:
     """The option that a word of a script is the value of."""
-    return Given(
+    return ParsedOption(
         option=name,
         texts=(word.text,),
         line=word.line,
         spans=(word.span,),
-        whole=None,
+        full_span=None,
         unknown=word.unknown,
     )
 
@@ -136,7 +141,7 @@ def _scheduled(script: Script) -> dict[str, str]:
     """Variables that SLURM sets for what the head of a script asks."""
     if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}
-    layer = layer_of_directives(script.directives)
+    layer = scheduler_resources(script.directives)
     nodes, tasks = layer.number("num_nodes"), layer.number("tasks")
     each, gpus = layer.number("tasks_per_node"), layer.number("gpus_per_node")
     if tasks is None and nodes is not None and each is not None:

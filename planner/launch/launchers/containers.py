@@ -13,13 +13,21 @@ from dataclasses import field, replace
 from planner.base.records import record
 from planner.documents.shell import HereDocument
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import Given, Span, stated
-from planner.documents.shell.values import Command, Piece, Pieces, Script, Word, computed, untold
-from planner.documents.yaml_places import Place, documents
+from planner.documents.shell.text import ParsedOption, Span, implied_option
+from planner.documents.shell.values import (
+    Command,
+    Pieces,
+    Script,
+    TextPiece,
+    Word,
+    computed_text,
+    unknown_text,
+)
+from planner.documents.yaml_places import YamlValue, documents
 from planner.launch.launchers.kubeflow import command_of
-from planner.launch.launchers.world import gpu_called
-from planner.launch.option_table import keys_of
-from planner.launch.understood import World
+from planner.launch.launchers.world import parse_gpu_name
+from planner.launch.option_table import option_aliases
+from planner.launch.understood import JobResources
 from planner.specs.quantization import checkpoint_of
 
 
@@ -95,10 +103,10 @@ class Container:
     image: str
     words: tuple[Word, ...]
     environment: Mapping[str, Word] = field(default_factory=dict)
-    world: World = field(default_factory=World)
+    world: JobResources = field(default_factory=JobResources)
     role: str = ""
     is_follower: bool = False
-    load: Mapping[str, Given] = field(default_factory=dict)
+    load: Mapping[str, ParsedOption] = field(default_factory=dict)
     deployment: int = 0
     text: str = ""
     line: int = 1
@@ -134,13 +142,13 @@ def script_of(container: Container, text: str, name: str) -> Script:
 
 
 def program_of(
-    image: str, words: Sequence[Word], line: int, gpus: Given | None = None
+    image: str, words: Sequence[Word], line: int, gpus: ParsedOption | None = None
 ) -> tuple[Word, ...]:
     """The words with the program that an image starts in front, where they name none.
 
     A NIM takes the ``gpus`` of its container, whatever they are.
     """
-    started = (program for part, program in keys_of("image").items() if part in image)
+    started = (program for part, program in option_aliases("image").items() if part in image)
     known = tuple(next(started, "").split())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     if nim := _NIM.search(image):
@@ -203,7 +211,7 @@ def _containers(text: str, name: str) -> Iterator[Container]:
                 yield _of_values(place)
 
 
-def _of_pods(document: Place, kind: str) -> Iterator[Container]:
+def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     """The containers of every pod in an object, whatever its kind.
 
     What stands nearest around a pod counts: its copies, and the pods of a group of a
@@ -213,9 +221,9 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
     all_members = _total([place.get("replicas") for _, place in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
-        def nearest(*keys: str, places: tuple[Place, ...] = around) -> Place:
+        def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
             found = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
-            return next(found, Place.nothing(document))
+            return next(found, YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
         gpu = gpu_of_nodes(pod)
@@ -226,11 +234,11 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
             known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
             container = container_at(place, known, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
-            world = World(
-                num_nodes=all_members or (copies if several else nodes).given("nodes"),
+            world = JobResources(
+                num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
                 gpus_per_node=gpu_limit(place),
                 gpu=gpu,
-                copies=None if several else copies.given("replicas"),
+                copies=None if several else copies.option_text("replicas"),
             )
             is_follower = (
                 ("Worker" in path and len(members) != 1)
@@ -246,22 +254,22 @@ def _of_pods(document: Place, kind: str) -> Iterator[Container]:
             )
 
 
-def _total(places: Sequence[Place]) -> Given | None:
+def _total(places: Sequence[YamlValue]) -> ParsedOption | None:
     """How many pods the replicas of a job are together; those that none says are one."""
     if not places:
         return None
     numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
-    return stated("replicas", str(sum(numbers)), places[0].line)
+    return implied_option("replicas", str(sum(numbers)), places[0].line)
 
 
-def _of_train_job(spec: Place) -> Container:
+def _of_train_job(spec: YamlValue) -> Container:
     """A TrainJob of Kubeflow: its command, or that of its runtime, on nodes with so many GPUs."""
     trainer = spec.get("trainer")
     container = container_at(trainer, {})
     each = gpu_limit(trainer, "resourcesPerNode")
-    each = each or trainer.get("numProcPerNode").given("numProcPerNode")
-    nodes = trainer.get("numNodes").given("numNodes")
-    world = World(num_nodes=nodes, gpus_per_node=each)
+    each = each or trainer.get("numProcPerNode").option_text("numProcPerNode")
+    nodes = trainer.get("numNodes").option_text("numNodes")
+    world = JobResources(num_nodes=nodes, gpus_per_node=each)
     runtime = spec.get("runtimeRef", "name")
     arguments = [entry.text or "" for entry in trainer.get("args").entries()]
     words = command_of(runtime.text or "", arguments, each.single if each else None)
@@ -272,8 +280,8 @@ def _of_train_job(spec: Place) -> Container:
 
 
 def _pod_specs(
-    place: Place, path: tuple[str, ...], around: tuple[Place, ...]
-) -> Iterator[tuple[tuple[str, ...], tuple[Place, ...], Place]]:
+    place: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
     """Every mapping below a place that has a list of containers, with its keys and what is around.
 
     An entry of a list is known by its name.
@@ -288,7 +296,7 @@ def _pod_specs(
         yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _mounted(place: Place, volumes: Place) -> Iterator[tuple[str, str]]:
+def _mounted(place: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
     """Where a container sees folders, and what these are on the machine."""
     folders = {
         volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
@@ -298,7 +306,7 @@ def _mounted(place: Place, volumes: Place) -> Iterator[tuple[str, str]]:
             yield mount.get("mountPath").text or "", path
 
 
-def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
+def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     """The pieces with the folders of models by what they are called outside of the container."""
     for inside, outside in mounts:
         path = outside.removeprefix("hf://")
@@ -307,12 +315,14 @@ def in_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
         model = next((part for part in whole if checkpoint_of(part).model), "")
         if (path := inside.rstrip("/")) and model:
             pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
-            pieces = replaced(pieces, re.compile(pattern), {path: computed(model)})
+            pieces = apply_controller_variables(
+                pieces, re.compile(pattern), {path: computed_text(model)}
+            )
     return pieces
 
 
 def container_at(
-    place: Place, known: Mapping[str, Place], mounts: Iterable[tuple[str, str]] = ()
+    place: YamlValue, known: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
     """What a container of a pod runs, with the variables that its group knows."""
     environment = environment_at(place.get("env"))
@@ -320,7 +330,10 @@ def container_at(
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
     words = [
-        word_at(in_mounts(replaced(entry.pieces, _IN_KUBERNETES, values), mounts), entry)
+        word_at(
+            apply_mounts(apply_controller_variables(entry.pieces, _IN_KUBERNETES, values), mounts),
+            entry,
+        )
         for key in ("command", "args")
         for entry in place.get(key).entries()
     ]
@@ -336,7 +349,7 @@ def container_at(
     )
 
 
-def _of_graph(service: str, place: Place) -> Iterator[Container]:
+def _of_graph(service: str, place: YamlValue) -> Iterator[Container]:
     main = place.get("extraPodSpec", "mainContainer")
     container = container_at(main, {})
     if not container.words:
@@ -345,18 +358,18 @@ def _of_graph(service: str, place: Place) -> Iterator[Container]:
     yield replace(container, name=service, world=_of_workers(place, place), role=role)
 
 
-def _of_workers(place: Place, limited: Place) -> World:
+def _of_workers(place: YamlValue, limited: YamlValue) -> JobResources:
     """On what each of some workers of a graph runs, and how many there are."""
-    return World(
+    return JobResources(
         gpu=gpu_of_nodes(place.get("extraPodSpec"))
         or gpu_of_nodes(place.get("podTemplate", "spec")),
-        num_nodes=place.get("multinode", "nodeCount").given("nodes"),
+        num_nodes=place.get("multinode", "nodeCount").option_text("nodes"),
         gpus_per_node=gpu_limit(limited),
-        copies=place.get("replicas").given("replicas"),
+        copies=place.get("replicas").option_text("replicas"),
     )
 
 
-def _of_component(place: Place) -> Iterator[Container]:
+def _of_component(place: YamlValue) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
     role = place.get("type").text or ""
     for pod in place.get("podTemplate", "spec", "containers").entries():
@@ -366,11 +379,11 @@ def _of_component(place: Place) -> Iterator[Container]:
             yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
 
 
-def _of_service(spec: Place) -> Iterator[Container]:
+def _of_service(spec: YamlValue) -> Iterator[Container]:
     """The servers of a service of KServe: vLLM, told by keys instead of a command."""
     uri, called = spec.get("model", "uri"), spec.get("model", "name")
     model = uri if (uri.text or "").startswith("hf://") else called
-    name = Place.pieces_after(model, "hf://")
+    name = YamlValue.pieces_after(model, "hf://")
     pools = [("decode" if spec.get("prefill").is_mapping else "", spec)]
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
@@ -379,7 +392,7 @@ def _of_service(spec: Place) -> Iterator[Container]:
             Container(name="", image="", words=()),
         )
         sizes = pool.get("parallelism")
-        options = [*options_at(sizes, keys_of("kserve parallelism"))]
+        options = [*options_at(sizes, option_aliases("kserve parallelism"))]
         if sizes.get("expert").text == "true":
             options.append(plain_word("--enable-expert-parallel", sizes.get("expert").line))
         if more := container.environment.get(_MORE_ARGUMENTS):
@@ -390,17 +403,17 @@ def _of_service(spec: Place) -> Iterator[Container]:
             image=container.image,
             words=(*plain_words("vllm serve", spec.line), word_at(name, model), *options),
             environment=container.environment,
-            world=World(
+            world=JobResources(
                 gpu=gpu_of_nodes(pool.get("template")),
                 gpus_per_node=next(iter(limits), None),
-                copies=pool.get("replicas").given("replicas"),
+                copies=pool.get("replicas").option_text("replicas"),
             ),
             role=role,
             line=pool.line,
         )
 
 
-def _of_nim_format(predictor: Place) -> Container:
+def _of_nim_format(predictor: YamlValue) -> Container:
     """A predictor of KServe whose runtime is a NIM of this name: its image is that of the model."""
     place = predictor.get("model")
     model = (place.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
@@ -409,16 +422,16 @@ def _of_nim_format(predictor: Place) -> Container:
         image="",
         words=program_of(f"{_NIM_IMAGES}{model}", (), place.line, gpu_limit(place)),
         environment=environment_at(place.get("env")),
-        world=World(
+        world=JobResources(
             gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(place),
-            copies=predictor.get("minReplicas").given("replicas"),
+            copies=predictor.get("minReplicas").option_text("replicas"),
         ),
         line=place.line,
     )
 
 
-def _of_nim_service(spec: Place) -> Container:
+def _of_nim_service(spec: YamlValue) -> Container:
     """A model of NVIDIA's NIM Operator."""
     image = spec.get("image", "repository").text or ""
     return Container(
@@ -426,16 +439,16 @@ def _of_nim_service(spec: Place) -> Container:
         image=image,
         words=program_of(image, (), spec.line, gpu_limit(spec)),
         environment=environment_at(spec.get("env")),
-        world=World(
+        world=JobResources(
             gpu=gpu_of_nodes(spec),
             gpus_per_node=gpu_limit(spec),
-            copies=spec.get("replicas").given("replicas"),
+            copies=spec.get("replicas").option_text("replicas"),
         ),
         line=spec.line,
     )
 
 
-def _of_service_with_runtime(service: Place, runtime: Place) -> Iterator[Container]:
+def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
     """The container of a runtime with what a service says of its model, options and GPUs."""
     predictor = service.get("spec", "predictor")
     place = predictor.get("model")
@@ -443,23 +456,24 @@ def _of_service_with_runtime(service: Place, runtime: Place) -> Iterator[Contain
     known = {"Name": service.get("metadata", "name").pieces}
     for entry in runtime.get("spec", "containers").entries():
         container = container_at(entry, {}, mounts)
-        more = [word_at(in_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
+        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
         words = (
-            word_at(replaced(word.pieces, _IN_RUNTIME, known), entry) for word in container.words
+            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, known), entry)
+            for word in container.words
         )
         yield replace(
             container,
             words=(*words, *more),
             environment={**container.environment, **environment_at(place.get("env"))},
-            world=World(
+            world=JobResources(
                 gpu=gpu_of_nodes(predictor),
                 gpus_per_node=gpu_limit(place) or gpu_limit(entry),
-                copies=predictor.get("minReplicas").given("replicas"),
+                copies=predictor.get("minReplicas").option_text("replicas"),
             ),
         )
 
 
-def _of_runtime(predictor: Place) -> Iterator[Container]:
+def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
     place = predictor.get("model")
     words = [word_at(entry.pieces, entry) for entry in place.get("args").entries()]
@@ -468,35 +482,35 @@ def _of_runtime(predictor: Place) -> Iterator[Container]:
     options: list[Word] = []
     for entry in place.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
-        own = keys_of("kserve huggingface").get(option.replace("_", "-"))
+        own = option_aliases("kserve huggingface").get(option.replace("_", "-"))
         if own is None:
             options.append(word_at(entry.pieces, entry))
         elif own:
             options.append(plain_word(own, entry.line))
             if equals:
-                options.append(word_at(Place.pieces_after(entry, f"{option}="), entry))
+                options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
     uri = place.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
         before = "hf://"
         if uri.text.startswith("oci://"):  # an image, whose tag the model is
             before = f"{uri.text.rpartition(':')[0]}:"
-        path = word_at(Place.pieces_after(uri, before), uri)
+        path = word_at(YamlValue.pieces_after(uri, before), uri)
         options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
         image=place.get("image").text or "",
         words=(*(plain_word(word, place.line) for word in _MODULE), *options),
         environment=environment_at(place.get("env")),
-        world=World(
+        world=JobResources(
             gpu=gpu_of_nodes(predictor),
             gpus_per_node=gpu_limit(place),
-            copies=predictor.get("minReplicas").given("replicas"),
+            copies=predictor.get("minReplicas").option_text("replicas"),
         ),
         line=place.line,
     )
 
 
-def _of_values(place: Place) -> Container:
+def _of_values(place: YamlValue) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
     cache = place.get("lmcacheConfig")
     kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
@@ -504,36 +518,36 @@ def _of_values(place: Place) -> Container:
         name=place.get("name").text or "",
         image=place.get("repository").text or "",
         words=_of_stack(place, place.get("modelURL"), place.get("vllmConfig")),
-        world=World(
+        world=JobResources(
             gpu=gpu_of_nodes(place),
-            gpus_per_node=place.get("requestGPU").given("requestGPU"),
-            copies=place.get("replicaCount").given("replicaCount"),
+            gpus_per_node=place.get("requestGPU").option_text("requestGPU"),
+            copies=place.get("replicaCount").option_text("replicaCount"),
         ),
-        role=keys_of("lmcache").get(kind, ""),
+        role=option_aliases("lmcache").get(kind, ""),
         line=place.line,
     )
 
 
-def _of_runtime_of_stack(spec: Place) -> Container:
+def _of_runtime_of_stack(spec: YamlValue) -> Container:
     """The servers that the operator of the same stack is asked for."""
     model, deployed = spec.get("model"), spec.get("deploymentConfig")
     return Container(
         name="",
         image=deployed.get("image", "name").text or "",
         words=_of_stack(model, model.get("modelURL"), model, spec.get("vllmConfig")),
-        world=World(
-            gpus_per_node=deployed.get("resources", "gpu").given("gpu"),
-            copies=deployed.get("replicas").given("replicas"),
+        world=JobResources(
+            gpus_per_node=deployed.get("resources", "gpu").option_text("gpu"),
+            copies=deployed.get("replicas").option_text("replicas"),
         ),
         line=spec.line,
     )
 
 
-def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
+def _of_stack(place: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
     """The command of a model of the stack, with the keys of its ``configs`` as options."""
     options: list[Word] = []
     for config in configs:
-        options += options_at(config, keys_of("production-stack"))
+        options += options_at(config, option_aliases("production-stack"))
     caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
     options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
     if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
@@ -543,7 +557,7 @@ def _of_stack(place: Place, url: Place, *configs: Place) -> tuple[Word, ...]:
     return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
 
 
-def _of_compose(service: str, place: Place, name: str) -> Container:
+def _of_compose(service: str, place: YamlValue, name: str) -> Container:
     environment = environment_at(place.get("environment"))
     volumes = (entry.text or "" for entry in place.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
@@ -553,11 +567,14 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         part = place.get(key)
         if part.entries():
             words += [
-                word_at(in_mounts(replaced(entry.pieces, _IN_COMPOSE, {}), mounts), entry)
+                word_at(
+                    apply_mounts(apply_controller_variables(entry.pieces, _IN_COMPOSE, {}), mounts),
+                    entry,
+                )
                 for entry in part.entries()
             ]
         elif part.text:
-            pieces = in_mounts(replaced(part.pieces, _IN_COMPOSE, {}), mounts)
+            pieces = apply_mounts(apply_controller_variables(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = place.get("image").text or ""
@@ -568,12 +585,12 @@ def _of_compose(service: str, place: Place, name: str) -> Container:
         if place.get("entrypoint").node is not None
         else program_of(image, words, place.line, _devices(place)),
         environment=environment,
-        world=World(gpus_per_node=_devices(place)),
+        world=JobResources(gpus_per_node=_devices(place)),
         line=place.line,
     )
 
 
-def gpu_of_nodes(pod: Place) -> str | None:
+def gpu_of_nodes(pod: YamlValue) -> str | None:
     """The kind of GPU of the nodes that a pod selects, as their labels call it."""
     kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -583,48 +600,50 @@ def gpu_of_nodes(pod: Place) -> str | None:
     for rule in rules:
         is_kind = rule.get("key").text in _GPU_KINDS and rule.get("operator").text == "In"
         kinds += [value.text for value in rule.get("values").entries()] if is_kind else []
-    return min(filter(None, kinds), key=lambda kind: gpu_called(kind) is None, default=None)
+    return min(filter(None, kinds), key=lambda kind: parse_gpu_name(kind) is None, default=None)
 
 
-def _devices(place: Place) -> Given | None:
+def _devices(place: YamlValue) -> ParsedOption | None:
     devices = place.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
         if (count := device.get("count")).text:
-            return None if count.text == "all" else count.given("count")
+            return None if count.text == "all" else count.option_text("count")
         if ids := device.get("device_ids").entries():
             number = sum(len((entry.text or "").split(",")) for entry in ids)
-            return stated("device_ids", str(number), ids[0].line)
+            return implied_option("device_ids", str(number), ids[0].line)
     return None
 
 
-def gpu_limit(place: Place, section: str = "resources") -> Given | None:
+def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | None:
     """The GPUs that a container of a pod is given."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
-            if (given := place.get(section, group, key).given(key)) is not None:
+            if (given := place.get(section, group, key).option_text(key)) is not None:
                 return given
     return None
 
 
-def environment_at(place: Place) -> dict[str, Word]:
+def environment_at(place: YamlValue) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
     found: dict[str, Word] = {}
     for entry in place.entries():
         if entry.is_mapping:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
-            pieces = value.pieces if value.text is not None else untold(reason)
+            pieces = value.pieces if value.text is not None else unknown_text(reason)
             found[entry.get("name").text or ""] = word_at(pieces, value if value.text else entry)
         elif "=" in (entry.text or ""):
             named = (entry.text or "").partition("=")[0]
-            found[named] = word_at(Place.pieces_after(entry, f"{named}="), entry)
+            found[named] = word_at(YamlValue.pieces_after(entry, f"{named}="), entry)
     found |= {key: word_at(value.pieces, value) for key, value in place.items()}
     return found
 
 
-def replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]) -> Pieces:
+def apply_controller_variables(
+    pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Pieces]
+) -> Pieces:
     """The pieces with the variables that the controller or compose itself puts in."""
-    done: list[Piece] = []
+    done: list[TextPiece] = []
     for piece in pieces:
         passed = 0
         for match in pattern.finditer(piece.text):
@@ -637,22 +656,22 @@ def replaced(pieces: Pieces, pattern: re.Pattern[str], values: Mapping[str, Piec
             elif groups.get("default") is not None:
                 done.append(piece.part(*match.span("default")))
             else:
-                done += untold(f"{match.group()} is set by nothing in this file")
+                done += unknown_text(f"{match.group()} is set by nothing in this file")
         done.append(piece.part(passed, len(piece.text)))
-    return tuple(piece for piece in done if piece.text or piece.unknown) or computed("")
+    return tuple(piece for piece in done if piece.text or piece.unknown) or computed_text("")
 
 
-def word_at(pieces: Pieces, place: Place) -> Word:
+def word_at(pieces: Pieces, place: YamlValue) -> Word:
     """A word that stands at a place."""
     return Word.of(pieces, place.line, place.text or "")
 
 
 def plain_word(text: str, line: int) -> Word:
     """A word that a key stands for."""
-    return Word.of(computed(text), line, text)
+    return Word.of(computed_text(text), line, text)
 
 
-def options_at(place: Place, keys: Mapping[str, str]) -> Iterator[Word]:
+def options_at(place: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
     """The keys of a place as the options that they are."""
     for key, option in keys.items():
         if (value := place.get(*key.split("."))).text:

@@ -9,20 +9,21 @@ from dataclasses import replace
 from planner.base.records import record
 from planner.documents.shell import Command, HereDocument, Script, Word
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.values import Piece, Pieces, computed
+from planner.documents.shell.values import Pieces, TextPiece, computed_text
 from planner.errors import LaunchError
-from planner.launch.launchers.containers import SHELLS, in_mounts, program_of
-from planner.launch.launchers.world import Layer, hosts, layer_of
-from planner.launch.option_table import keys_of, shipped_rows
+from planner.launch.launchers.containers import SHELLS, apply_mounts, program_of
+from planner.launch.launchers.world import LauncherResources, launcher_resources, parse_hosts
+from planner.launch.option_table import option_aliases, shipped_rows
 
 
 @record(kw_only=True)
-class Program:
+class WrapperRule:
     """How the words of a wrapper end: a row of ``programs.csv``, of several ``names``.
 
     ``valued``, ``flags``: its options with and without a value in the next word; ``takes`` says
     what one that is in neither does. ``first`` are words that stand before its options, of which
-    one must be there; ``plain`` words come before the command: a duration, an image. ``does``
+    one must be there; ``num_positional`` words come before the command: a duration, an image.
+    ``does``
     names what the words tell: see `planner.launch.launchers.world`; ``nothing`` where no command
     is among them.
     """
@@ -32,7 +33,7 @@ class Program:
     valued: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()
     takes: bool = False
-    plain: int = 0
+    num_positional: int = 0
     two: frozenset[str] = frozenset()
 
     def wraps(self, words: Sequence[Word]) -> bool:
@@ -47,12 +48,12 @@ class Program:
         return ("-e",) if self.does == "container" else ()
 
 
-def _program(row: Mapping[str, str]) -> Program:
+def _program(row: Mapping[str, str]) -> WrapperRule:
     words = {name: frozenset(row[name].split()) for name in ("flags", "valued", "two")}
-    return Program(
+    return WrapperRule(
         does=row["does"],
         first=tuple(row["first"].split()),
-        plain=int(row["plain"] or 0),
+        num_positional=int(row["plain"] or 0),
         takes=bool(row["takes"]),
         **words,
     )
@@ -70,13 +71,13 @@ ACCELERATE = PROGRAMS.pop("accelerate launch")
 Options = list[tuple[str, Word | None]]
 
 
-def consumed(program: Program, words: Sequence[Word]) -> tuple[Options, Sequence[Word]]:
+def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options, Sequence[Word]]:
     """The options of a wrapper with their values, and the words behind them.
 
     The first word is the wrapper's own. Of a container its image is the first of the rest.
     """
     options: Options = []
-    index, plain, module = 1, program.plain, None
+    index, plain, module = 1, program.num_positional, None
     while index < len(words):
         word = words[index]
         begins = word.text if word.text is not None else word.begins
@@ -84,7 +85,7 @@ def consumed(program: Program, words: Sequence[Word]) -> tuple[Options, Sequence
             if plain == 0 and _is_program(program, words, index):
                 break
             plain, index = max(plain - 1, 0), index + 1
-            if program.plain and plain == 0:
+            if program.num_positional and plain == 0:
                 index -= program.does == "container"
                 break
         elif begins == "--":
@@ -106,7 +107,7 @@ def consumed(program: Program, words: Sequence[Word]) -> tuple[Options, Sequence
     return options, (words[module], *rest) if module is not None else rest
 
 
-def _is_program(program: Program, words: Sequence[Word], index: int) -> bool:
+def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool:
     """Whether a word that is not known is a program: options of it follow, or nothing.
 
     Those of the wrapper itself may follow a variable that holds more of them.
@@ -120,7 +121,7 @@ def _is_program(program: Program, words: Sequence[Word], index: int) -> bool:
     return following is None or (following.begins or "").startswith("-")
 
 
-def _option(program: Program, words: Sequence[Word], index: int, options: Options) -> int:
+def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Options) -> int:
     """Reads an option; how many words it takes."""
     word = words[index]
     text = word.text if word.text is not None else word.begins
@@ -160,7 +161,7 @@ def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tup
 
 def joined(words: Sequence[Word]) -> Word:
     """Words as the one text that ``eval`` reads again."""
-    pieces = (piece for word in words for piece in (*computed(" "), *_pieces(word)))
+    pieces = (piece for word in words for piece in (*computed_text(" "), *_pieces(word)))
     return replace(words[0], pieces=tuple(pieces), span=None)
 
 
@@ -168,7 +169,7 @@ def script_of(
     document: HereDocument, environment: Mapping[str, Word], outer: Script
 ) -> tuple[Command, ...]:
     """The commands of a here-document that a shell is given."""
-    pieces: Pieces = (Piece(document.text, document.span.start, document.span.end),)
+    pieces: Pieces = (TextPiece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
     name = f"{outer.name}:{document.line}, the script inside"
@@ -176,7 +177,7 @@ def script_of(
 
 
 def _pieces(word: Word) -> Pieces:
-    return word.pieces or computed(word.text or "")
+    return word.pieces or computed_text(word.text or "")
 
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
@@ -191,7 +192,7 @@ _ACCELERATE_MODULE = "accelerate.commands.launch"
 
 
 @record(kw_only=True)
-class Peeled:
+class UnwrappedCommand:
     """A program with its words, the variables given to it, and the layers that start it.
 
     ``is_launched``: something around it may start it several times. ``by_python``: a script.
@@ -199,20 +200,20 @@ class Peeled:
 
     words: tuple[Word, ...]
     environment: Mapping[str, Word]
-    layers: tuple[Layer, ...]
+    layers: tuple[LauncherResources, ...]
     is_launched: bool = False
     by_python: bool = False
 
 
-def peeled(
+def unwrap(
     script: Script,
     words: Sequence[Word],
     environment: Mapping[str, Word],
-    layers: tuple[Layer, ...],
+    layers: tuple[LauncherResources, ...],
     depth: int = 0,
     *,
     is_launched: bool = False,
-) -> Iterator[Peeled]:
+) -> Iterator[UnwrappedCommand]:
     """What a command starts: itself, what it wraps, or the commands of a script inside it.
 
     Raises LaunchError if scripts are nested too deeply, or one is never closed.
@@ -223,16 +224,18 @@ def peeled(
             f"{script.name}:{line}: commands inside commands more than {_MOST_NESTED} deep are "
             "not read: give the inner one in a file of its own."
         )
-    state = Peeled(
+    state = UnwrappedCommand(
         words=tuple(words), environment=environment, layers=layers, is_launched=is_launched
     )
     while state.words:
-        known = next((i for i, one in enumerate(state.words) if named(one).text is not None), None)
+        known = next(
+            (i for i, one in enumerate(state.words) if program_name(one).text is not None), None
+        )
         if known is None:
             return
         if known:  # variables that nothing sets: what follows them may still be a command
             state = replace(state, words=state.words[known:], is_launched=True)
-        first = named(state.words[0])
+        first = program_name(state.words[0])
         name = (first.text or "").rpartition("/")[2]
         state = replace(state, words=(first, *state.words[1:]))
         if name in PROGRAMS and PROGRAMS[name].does == "nothing":
@@ -254,7 +257,7 @@ def peeled(
             return
         elif (program := PROGRAMS.get(name)) is not None and program.wraps(state.words):
             following = _unwrapped(script, state, program, depth)
-            if not isinstance(following, Peeled):
+            if not isinstance(following, UnwrappedCommand):
                 yield from following
                 return
             state = following
@@ -267,7 +270,7 @@ def peeled(
             return
 
 
-def named(word: Word) -> Word:
+def program_name(word: Word) -> Word:
     """A program whose folder is not known: its name alone, where that is."""
     if word.text is not None or not word.pieces:
         return word
@@ -280,7 +283,7 @@ def named(word: Word) -> Word:
     return replace(word, text=name, span=None, unknown="") if "/" in tail and name else word
 
 
-def _python(state: Peeled) -> tuple[Peeled, bool]:
+def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
     """What Python runs, and whether that is the program itself."""
     words, index = state.words, 1
     while index < len(words):
@@ -290,38 +293,38 @@ def _python(state: Peeled) -> tuple[Peeled, bool]:
             rest = words[index + 1 :]
             if module == _ACCELERATE_MODULE:
                 return _accelerate(replace(state, words=rest)), True
-            if wrapper := keys_of("python module").get(module):
+            if wrapper := option_aliases("python module").get(module):
                 first = replace(rest[0], text=wrapper, span=None)
                 return replace(state, words=(first, *rest[1:])), False
             return replace(state, words=words[index:]), True
         if text == "-c":
             return replace(state, words=()), False
         if text is None or not text.startswith("-"):
-            script = (named(words[index]), *words[index + 1 :])
+            script = (program_name(words[index]), *words[index + 1 :])
             return replace(state, words=script), script[0].text is not None
         index += 2 if text in _PYTHON_VALUED else 1
     return replace(state, words=()), False
 
 
-def _accelerate(state: Peeled) -> Peeled:
+def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
     """``accelerate launch`` keeps its words: its options say how to train."""
     words = state.words
     if words[0].text != "accelerate":
         launch = [replace(words[0], text=text, span=None) for text in ("accelerate", "launch")]
         words = (*launch, *words[1:])
     if words[1:2] and words[1].text == "launch":
-        options, _ = consumed(ACCELERATE, words[1:])
-        layers = (*state.layers, layer_of("accelerate", options))
+        options, _ = parse_wrapper(ACCELERATE, words[1:])
+        layers = (*state.layers, launcher_resources("accelerate", options))
         return replace(state, words=words, layers=layers)
     return replace(state, words=words)
 
 
 def _unwrapped(
-    script: Script, state: Peeled, program: Program, depth: int
-) -> Peeled | Iterator[Peeled]:
+    script: Script, state: UnwrappedCommand, program: WrapperRule, depth: int
+) -> UnwrappedCommand | Iterator[UnwrappedCommand]:
     """The words behind a wrapper, or the commands that it is given as a text."""
     words = state.words[1:] if program.first else state.words
-    options, rest = consumed(program, words)
+    options, rest = parse_wrapper(program, words)
     environment = dict(state.environment)
     if program.does in ("container", "inside"):
         found: dict[str, Word] = {}
@@ -331,14 +334,14 @@ def _unwrapped(
         environment |= found
         if program.does == "container":
             while _leads_to_image(rest):  # options in a variable that nothing sets
-                more, rest = consumed(program, rest)
+                more, rest = parse_wrapper(program, rest)
                 options = [*options, *more]
             rest = _from_image(options, rest)
             given = [word.text or "" for name, word in options if word and name in _VOLUMES]
             mounts = [
                 (part[1], part[0]) for part in (text.split(":") for text in given) if part[1:]
             ]
-            named = ((one, in_mounts(one.pieces, mounts)) for one in rest)
+            named = ((one, apply_mounts(one.pieces, mounts)) for one in rest)
             rest = [
                 one if pieces == one.pieces else Word.of(pieces, one.line, one.raw)
                 for one, pieces in named
@@ -348,7 +351,7 @@ def _unwrapped(
     if program.does == "dashes":
         rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
-    if (layer := layer_of(program.does, options)).said or layer.gpu:
+    if (layer := launcher_resources(program.does, options)).fields or layer.gpu:
         layers = (*layers, layer)
     inside = replace(
         state,
@@ -366,8 +369,8 @@ def _unwrapped(
 
 
 def _hosts(
-    script: Script, program: Program, options: Sequence[tuple[str, Word | None]]
-) -> Iterator[Layer]:
+    script: Script, program: WrapperRule, options: Sequence[tuple[str, Word | None]]
+) -> Iterator[LauncherResources]:
     """The nodes that a launcher is given by name, or in a file that the script writes."""
     for name, word in options:
         if word is None or word.text is None or program.does not in ("deepspeed", "mpi"):
@@ -377,12 +380,12 @@ def _hosts(
         ):
             known = word.text.removeprefix("./")
             if (listed := script.files.get(known) or script.files.get(word.text)) is not None:
-                yield hosts(program.does, name, word, listed)
+                yield parse_hosts(program.does, name, word, listed)
         elif name in ("-H", "--host", "-host", "-hosts"):
-            yield hosts(program.does, name, word, None)
+            yield parse_hosts(program.does, name, word, None)
 
 
-def _shell(script: Script, state: Peeled, depth: int) -> Iterator[Peeled]:
+def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[UnwrappedCommand]:
     """The commands of ``bash -c TEXT``, or of a here-document that a shell reads."""
     rest, is_text = list(state.words[1:]), False
     while rest and (rest[0].text or "").startswith(("-", "+")):
@@ -402,11 +405,11 @@ def _shell(script: Script, state: Peeled, depth: int) -> Iterator[Peeled]:
 
 
 def _all(
-    script: Script, state: Peeled, commands: Sequence[Command], depth: int
-) -> Iterator[Peeled]:
+    script: Script, state: UnwrappedCommand, commands: Sequence[Command], depth: int
+) -> Iterator[UnwrappedCommand]:
     for command in commands:
         environment = {**state.environment, **command.environment}
-        yield from peeled(
+        yield from unwrap(
             script,
             command.words,
             environment,
@@ -416,7 +419,9 @@ def _all(
         )
 
 
-def _documents(script: Script, state: Peeled, rest: Sequence[Word]) -> Sequence[Command] | None:
+def _documents(
+    script: Script, state: UnwrappedCommand, rest: Sequence[Word]
+) -> Sequence[Command] | None:
     """The commands of a here-document that a shell or scheduler is given, by name or as input."""
     name = rest[0].text if rest else None
     if name is not None:
@@ -448,7 +453,9 @@ def _leads_to_image(words: Sequence[Word]) -> bool:
     """Whether the first word of a container is not known, and a later one is a known image."""
     if not words or words[0].text is not None or words[0].begins:
         return False
-    return any(image in (word.text or "") for word in words[1:] for image in keys_of("image"))
+    return any(
+        image in (word.text or "") for word in words[1:] for image in option_aliases("image")
+    )
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:
@@ -459,5 +466,5 @@ def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    said = layer_of("container", options).said.get("gpus_per_node")
+    said = launcher_resources("container", options).fields.get("gpus_per_node")
     return program_of(image.text or image.raw, words, image.line, said)

@@ -19,9 +19,9 @@ from pathlib import Path, PurePath
 from planner.base import reading
 from planner.base.records import record
 from planner.documents.shell import HereDocument
-from planner.documents.shell.text import LARGEST, Given, stated
-from planner.documents.shell.values import Word, computed, untold
-from planner.documents.yaml_places import Place, documents
+from planner.documents.shell.text import LARGEST, ParsedOption, implied_option
+from planner.documents.shell.values import Word, computed_text, unknown_text
+from planner.documents.yaml_places import YamlValue, documents
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import (
     Container,
@@ -30,21 +30,21 @@ from planner.launch.launchers.containers import (
     plain_words,
     word_at,
 )
-from planner.launch.option_table import keys_of, shipped_rows
-from planner.launch.understood import LENGTHS, MOST_ABOVE, World
+from planner.launch.option_table import option_aliases, shipped_rows
+from planner.launch.understood import LENGTHS, MOST_ABOVE, JobResources
 
 _SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
 _WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
-_OWN_MODEL = ("model-path", "model")
+_MODEL_OPTIONS = ("model-path", "model")
 _LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
 _SEVERAL = re.compile(r"\d+(?:\s*[x,]\s*\d+)*")
 # Strategies of vLLM's recipes on one node, as the options of their files.
 _STRATEGIES = {"single_node_tp": (), "single_node_tep": ("--enable-expert-parallel",)}
-_ALL_GIVEN = ("$@", "[@]}")
+_ALL_ARGUMENTS = ("$@", "[@]}")
 _AS_MANY = "the recipe uses all GPUs of the node"
 
 
-def recipes_of(document: Place) -> Iterator[Container]:
+def recipes_of(document: YamlValue) -> Iterator[Container]:
     """The servers that a document tells as one of these recipes does; none of any other."""
     if document.get("backend").is_mapping and document.get("resources", "gpu_type").text:
         yield from _of_srt(document)
@@ -52,12 +52,16 @@ def recipes_of(document: Place) -> Iterator[Container]:
         yield from _of_vllm(document)
 
 
-def requests_at(lengths: Place, at_once: Place) -> dict[str, Given]:
+def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOption]:
     """The requests that a benchmark sends: ``isl``, ``osl``, and how many at once.
 
     Of several numbers, listed or as ``4x8x32``, the largest.
     """
-    said = {name: given for name, key in _LENGTHS.items() if (given := lengths.get(key).given(key))}
+    said = {
+        name: given
+        for name, key in _LENGTHS.items()
+        if (given := lengths.get(key).option_text(key))
+    }
     texts = [one.text or "" for one in (*at_once.entries(), at_once)]
     numbers = [
         int(number)
@@ -67,7 +71,7 @@ def requests_at(lengths: Place, at_once: Place) -> dict[str, Given]:
     ]
     if numbers:
         which = " (the largest)" if len(numbers) > 1 else ""
-        said["at_once"] = stated(f"concurrency{which}", str(max(numbers)), at_once.line)
+        said["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
     return said
 
 
@@ -81,7 +85,7 @@ def with_arguments(
     named = environment.get("SERVER_ARGS_FILE")
     keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
     found = next((files[key] for key in keys if key in files), None)
-    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_GIVEN)]
+    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_ARGUMENTS)]
     if found is None or not places:
         return [*words]
     own = [
@@ -90,7 +94,7 @@ def with_arguments(
     return [*words[: places[0]], *own, *words[places[0] + 1 :]]
 
 
-def _of_srt(document: Place) -> Iterator[Container]:
+def _of_srt(document: YamlValue) -> Iterator[Container]:
     """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
     resources, measured = document.get("resources"), document.get("benchmark")
     load = requests_at(measured, measured.get("concurrencies"))
@@ -106,13 +110,13 @@ def _of_srt(document: Place) -> Iterator[Container]:
                 name=kind,
                 image=document.get("model", "container").text or "",
                 words=(
-                    *plain_words(keys_of("server")[engine], section.line),
+                    *plain_words(option_aliases("server")[engine], section.line),
                     word_at(model.pieces, model),
                     *options_of(section, "" if engine == "trtllm_config" else "--"),
                 ),
-                world=World(
+                world=JobResources(
                     gpu=resources.get("gpu_type").text,
-                    copies=resources.get(f"{words}_workers").given("workers"),
+                    copies=resources.get(f"{words}_workers").option_text("workers"),
                 ),
                 role=kind if kind == words else "",
                 load=load,
@@ -120,13 +124,13 @@ def _of_srt(document: Place) -> Iterator[Container]:
             )
 
 
-def options_of(section: Place, dashes: str, above: str = "") -> Iterator[Word]:
+def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Word]:
     """The keys of a section as options of a command, or as ``key=value`` words of a document."""
     for key, value in section.items():
         own = above + (key.replace("_", "-") if dashes else key)
         if value.is_mapping and not dashes:
             yield from options_of(value, dashes, f"{own}.")
-        elif value.text is None or own in _OWN_MODEL:
+        elif value.text is None or own in _MODEL_OPTIONS:
             continue
         elif not dashes:
             yield plain_word(f"{own}={value.text}", value.line)
@@ -136,7 +140,7 @@ def options_of(section: Place, dashes: str, above: str = "") -> Iterator[Word]:
                 yield word_at(value.pieces, value)
 
 
-def _of_vllm(document: Place) -> Iterator[Container]:
+def _of_vllm(document: YamlValue) -> Iterator[Container]:
     """The checkpoints of a model that vLLM's recipes tell, on one node, the first as it stands."""
     model = document.get("model")
     compatible = [one.text or "" for one in document.get("compatible_strategies").entries()]
@@ -157,7 +161,7 @@ def _of_vllm(document: Place) -> Iterator[Container]:
                 *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
-                Word.of(untold(_AS_MANY), variant.line, "GPUS"),
+                Word.of(unknown_text(_AS_MANY), variant.line, "GPUS"),
             ),
             environment=environment_at(model.get("base_env")),
             line=variant.line,
@@ -167,7 +171,7 @@ def _of_vllm(document: Place) -> Iterator[Container]:
 # What frameworks of InferenceX begin or end with, and the engine that they start.
 _FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
 # Attention of requests of their own on each of the GPUs that tp counts.
-_OWN_REQUESTS = {
+_BENCHMARK_OPTIONS = {
     "sglang_config": ("--enable-dp-attention", "--dp-size", "{tp}"),
     "vllm_config": ("--tensor-parallel-size", "1", "--data-parallel-size", "{tp}"),
     "trtllm_config": ("--enable_attention_dp",),
@@ -187,7 +191,7 @@ _ENTRY = re.compile(
 )
 
 
-def entries_of(document: Place) -> Iterator[Container]:
+def entries_of(document: YamlValue) -> Iterator[Container]:
     """The servers of a document of such entries; none of any other."""
     for entry in dict(document.items()).values():
         if entry.get("framework").text and entry.get("scenarios").is_mapping:
@@ -195,7 +199,7 @@ def entries_of(document: Place) -> Iterator[Container]:
 
 
 @record(kw_only=True)
-class Entry:
+class RecipeEntry:
     """What a script is run with: an entry of the configs of its repository.
 
     ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
@@ -208,7 +212,7 @@ class Entry:
     note: str
 
 
-def entry_of(path: Path, text: str) -> Entry | None:
+def entry_of(path: Path, text: str) -> RecipeEntry | None:
     """The entry that has the name of a script; None of other scripts, and where there is none."""
     if _OF_SCRIPTS not in text:
         return None
@@ -229,7 +233,7 @@ def entry_of(path: Path, text: str) -> Entry | None:
             for scenario, point in _points(entry):
                 values = _values(entry, scenario, point)
                 told = ", ".join(f"{name} {value}" for name, value in values.items())
-                return Entry(
+                return RecipeEntry(
                     file=file,
                     text="\n" * whole.count("\n", 0, found.start()) + found[0],
                     environment=values,
@@ -246,14 +250,14 @@ def _configs_above(path: Path) -> Iterator[Path]:
                 yield from sorted(files, key=lambda file: (len(file.parts), file.name))
 
 
-def _points(entry: Place) -> Iterator[tuple[Place, Place]]:
+def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
     """The scenarios of an entry with each point of their search spaces."""
     for scenarios in dict(entry.get("scenarios").items()).values():
         for scenario in scenarios.entries():
             yield from ((scenario, one) for one in scenario.get("search-space").entries())
 
 
-def _values(entry: Place, scenario: Place, point: Place) -> dict[str, str]:
+def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
     load = requests_at(scenario, _numbers(point))
     said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
     return {
@@ -263,12 +267,12 @@ def _values(entry: Place, scenario: Place, point: Place) -> dict[str, str]:
     }
 
 
-def _numbers(point: Place) -> Place:
+def _numbers(point: YamlValue) -> YamlValue:
     listed = point.get("conc-list")
     return listed if listed.entries() else point.get("conc-end")
 
 
-def _servers(entry: Place) -> Iterator[Container]:
+def _servers(entry: YamlValue) -> Iterator[Container]:
     """The servers of an entry: one for each point of its search spaces.
 
     Further options stand in the script that it is run with.
@@ -290,13 +294,13 @@ def _servers(entry: Place) -> Iterator[Container]:
                 name=role,
                 image=entry.get("image").text or "",
                 words=(
-                    *plain_words(keys_of("server")[engine], point.line),
+                    *plain_words(option_aliases("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
                     *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
-                world=World(
+                world=JobResources(
                     gpu=worker.get("hardware").text or gpu,
-                    copies=worker.get("num-worker").given("num-worker"),
+                    copies=worker.get("num-worker").option_text("num-worker"),
                 ),
                 role=role,
                 load=requests_at(scenario, _numbers(point)),
@@ -306,12 +310,12 @@ def _servers(entry: Place) -> Iterator[Container]:
             )
 
 
-def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
+def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
     """How a worker is split, as options of its engine."""
     texts: list[str] = []
-    known = keys_of(f"inferencex {engine}")
+    known = option_aliases(f"inferencex {engine}")
     has_own = worker.get("dp-attn").text == "true"
-    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _OWN_REQUESTS[engine])
+    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine])
     for key, option in known.items():
         if (text := worker.get(key).text) and not (has_own and option in own):
             texts += [option, text]
@@ -320,11 +324,15 @@ def _degrees(worker: Place, engine: str, drafts: bool) -> Iterator[Word]:
         texts.append(_EXPERTS)
     texts += _DRAFTS[engine] if drafts else ()
     for text in texts:
-        told = computed(text) if text else untold("the script tells how many tokens are drafted")
+        told = (
+            computed_text(text)
+            if text
+            else unknown_text("the script tells how many tokens are drafted")
+        )
         yield Word.of(told, worker.line, text)
 
 
-_OWN = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
+_FRONTEND_OPTIONS = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
 _KINDS = ("instruct", "chat", "it")
 _FIELD = re.compile(
     r"^[ \t]*(?P<name>backend|max_batch_size)[ \t]*:[ \t]*\"?(?P<value>\w+)", re.MULTILINE
@@ -340,7 +348,7 @@ _PROFILE = re.compile(
 )
 
 
-def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
+def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
     """The command of the server that a front starts; other words as they are."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
@@ -354,12 +362,14 @@ def fronted(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Wor
         command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
         if not command:
             return (*words,)
-        return (*_plain(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),)
+        return (
+            *_computed_words(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),
+        )
     return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
 
 
-def _plain(texts: Sequence[str], line: int) -> Iterator[Word]:
-    return (Word.of(computed(text), line, text) for text in texts)
+def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:
+    return (Word.of(computed_text(text), line, text) for text in texts)
 
 
 def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
@@ -373,31 +383,33 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
     named = named.removeprefix("hf://")
     profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
     told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
-    server = keys_of("server")[told["engine"]].split()
-    names = keys_of(f"nim {told['engine']}").values()
+    server = option_aliases("server")[told["engine"]].split()
+    names = option_aliases(f"nim {told['engine']}").values()
     given = {word.begins.partition("=")[0] for word in words[3:]}
     is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
-    yield from _plain([*server, *([] if is_given else [named])], words[0].line)
+    yield from _computed_words([*server, *([] if is_given else [named])], words[0].line)
     values = (told["tp"] or number, told.get("pp"), texts.get("NIM_MAX_MODEL_LEN"))
     for option, value in zip(names, values, strict=True):
         if value and option not in given:
-            yield from _plain([option, value], words[0].line)
+            yield from _computed_words([option, value], words[0].line)
     if profile and profile["stored"] == "fp8" and told["engine"] == "vllm":
-        yield from _plain(["--quantization", "fp8"], words[0].line)
+        yield from _computed_words(["--quantization", "fp8"], words[0].line)
     elif profile and told["engine"] == "tensorrt_llm":
         algorithm = {"fp8": "FP8", "nvfp4": "NVFP4"}.get(profile["stored"])
-        yield from _plain(["--quantization", algorithm] if algorithm else [], words[0].line)
+        yield from _computed_words(
+            ["--quantization", algorithm] if algorithm else [], words[0].line
+        )
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
-    texts, short = [word.text or "" for word in words], keys_of("xinference")
+    texts, short = [word.text or "" for word in words], option_aliases("xinference")
     own: dict[str, str] = {}
     rest: list[Word] = []
     place = 2
     while place < len(words):
         name, equals, value = texts[place].partition("=")
         name = short.get(name, name.replace("_", "-"))
-        if name in (*short.values(), *_OWN):
+        if name in (*short.values(), *_FRONTEND_OPTIONS):
             own[name] = value if equals else next(iter(texts[place + 1 : place + 2]), "")
             place += 1 if equals else 2
         else:
@@ -406,10 +418,10 @@ def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
     engine = own.get("--model-engine", "").lower()
     if engine not in ("vllm", "sglang"):
         return tuple(words)
-    told = [*keys_of("server")[engine].split(), own.get("--model-path") or _model(own)]
+    told = [*option_aliases("server")[engine].split(), own.get("--model-path") or _model(own)]
     if own.get("--n-gpu", "auto").isdigit():
         told += ["--tensor-parallel-size", own["--n-gpu"]]
-    return (*_plain(told, words[0].line), *rest)
+    return (*_computed_words(told, words[0].line), *rest)
 
 
 def _model(own: dict[str, str]) -> str:
@@ -437,10 +449,10 @@ def served_by_properties(text: str) -> str:
     own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
     rows = [line.removeprefix("option.").partition("=") for line in own]
     known = {key.strip(): value.strip() for key, equals, value in rows if equals}
-    program = keys_of("djl server").get(known.get("rolling_batch", ""))
+    program = option_aliases("djl server").get(known.get("rolling_batch", ""))
     if program is None or "model_id" not in known:
         return ""
-    names = keys_of(f"djl {program.split()[0]}")
+    names = option_aliases(f"djl {program.split()[0]}")
     lines: list[str] = []
     for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
         is_own = equals and program != "trtllm-serve"
@@ -473,7 +485,7 @@ def started_by_unit(text: str) -> str:
     return "\n".join(lines)
 
 
-def refused(programs: Sequence[str], text: str) -> str:
+def unsupported_server(programs: Sequence[str], text: str) -> str:
     """What is said of a server that is not predicted, by what it is started with or by the keys
     of its document; empty of any other.
 
@@ -509,7 +521,7 @@ def served_by_triton(text: str) -> str:
     words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
     if fields.get("max_batch_size", "0") != "0":
         words += ["--max_batch_size", fields["max_batch_size"]]
-    for name, option in keys_of("triton").items():
+    for name, option in option_aliases("triton").items():
         value = known.get(name, "").lower()
         if value not in ("", "false") and "$" not in value:
             words += [option] if value == "true" else [option, value]

@@ -15,15 +15,15 @@ import re
 from collections.abc import Iterator
 
 from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import stated
-from planner.documents.shell.values import Pieces, computed
-from planner.documents.yaml_places import Place, documents
+from planner.documents.shell.text import implied_option
+from planner.documents.shell.values import Pieces, computed_text
+from planner.documents.yaml_places import YamlValue, documents
 from planner.launch.launchers.containers import (
     Container,
+    apply_mounts,
     container_at,
     environment_at,
     gpu_limit,
-    in_mounts,
     options_at,
     plain_word,
     plain_words,
@@ -32,9 +32,9 @@ from planner.launch.launchers.containers import (
     word_at,
 )
 from planner.launch.launchers.recipes import entries_of, options_of, recipes_of
-from planner.launch.launchers.world import INSTANCES, gpu_called
-from planner.launch.option_table import keys_of
-from planner.launch.understood import LENGTHS, World
+from planner.launch.launchers.world import INSTANCES, parse_gpu_name
+from planner.launch.option_table import option_aliases
+from planner.launch.understood import LENGTHS, JobResources
 
 _SKY = "SKYPILOT_"
 _CACHE = "/app/model_cache/"
@@ -53,7 +53,7 @@ def tasks_of(text: str, name: str) -> tuple[Container, ...]:
     return tuple(task for document in documents(text, name) for task in _tasks(document, name))
 
 
-def _tasks(document: Place, name: str) -> Iterator[Container]:
+def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
     resources = document.get("resources")
     if document.get("run").text:
         yield _of_sky(document, resources)
@@ -74,21 +74,23 @@ def _tasks(document: Place, name: str) -> Iterator[Container]:
         yield from entries_of(document)
 
 
-def _counted(place: Place) -> World:
+def _counted(place: YamlValue) -> JobResources:
     """The first of the accelerators that may be taken: ``H100:8``, a list or a mapping of such."""
     (first, number), *_ = [*place.items()] or [("", place)]
     place = next(iter(place.entries()), place)
     word, _, count = (first or place.text or "").partition(":")
     if not word:
-        return World()
+        return JobResources()
     count = number.text or count if first else count
-    return World(gpu=word, gpus_per_node=stated("accelerators", count or "1", place.line))
+    return JobResources(
+        gpu=word, gpus_per_node=implied_option("accelerators", count or "1", place.line)
+    )
 
 
-def _of_sky(document: Place, resources: Place) -> Container:
+def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
     worlds = (_counted(one.get("accelerators")) for one in choices)
-    world = next((one for one in worlds if one.gpu), World())
+    world = next((one for one in worlds if one.gpu), JobResources())
     nodes = document.get("num_nodes")
     each = "1" if world.gpus_per_node is None else str(world.gpus_per_node.single)
     known = {"NUM_GPUS_PER_NODE": each, "NUM_NODES": nodes.text or "1", "NODE_RANK": "0"}
@@ -101,19 +103,23 @@ def _of_sky(document: Place, resources: Place) -> Container:
             **environment_at(document.get("envs")),
             **{_SKY + name: plain_word(value, nodes.line) for name, value in known.items()},
         },
-        world=World(
-            num_nodes=nodes.given("num_nodes"), gpus_per_node=world.gpus_per_node, gpu=world.gpu
+        world=JobResources(
+            num_nodes=nodes.option_text("num_nodes"),
+            gpus_per_node=world.gpus_per_node,
+            gpu=world.gpu,
         ),
         line=run.line,
     )
 
 
-def _of_dstack(document: Place, resources: Place) -> Container:
+def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
     """A service, whose commands are one script."""
     gpu, commands = resources.get("gpu"), document.get("commands")
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
-    script = [piece for entry in commands.entries() for piece in (*entry.pieces, *computed("\n"))]
+    script = [
+        piece for entry in commands.entries() for piece in (*entry.pieces, *computed_text("\n"))
+    ]
     is_size = _MEMORY.match(word) is not None  # any GPU with that much of it
     return Container(
         name=document.get("name").text or "",
@@ -123,16 +129,16 @@ def _of_dstack(document: Place, resources: Place) -> Container:
             **environment_at(document.get("env")),
             **{f"DSTACK_{name}": plain_word(count, gpu.line) for name in _GPUS_OF_DSTACK},
         },
-        world=World(
+        world=JobResources(
             gpu=None if is_size else word or None,
-            gpus_per_node=stated("gpu", count, gpu.line) if count.isdecimal() else None,
-            copies=document.get("replicas").given("replicas"),
+            gpus_per_node=implied_option("gpu", count, gpu.line) if count.isdecimal() else None,
+            copies=document.get("replicas").option_text("replicas"),
         ),
         line=commands.line,
     )
 
 
-def _of_kaito(document: Place) -> Container:
+def _of_kaito(document: YamlValue) -> Container:
     """A workspace, whose preset vLLM serves on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
@@ -144,40 +150,42 @@ def _of_kaito(document: Place) -> Container:
         name="",
         image="",
         words=tuple(words),
-        world=World(
+        world=JobResources(
             gpu=instance.text if known is None else known.gpu,
-            num_nodes=kind.get("count").given("count"),
+            num_nodes=kind.get("count").option_text("count"),
             gpus_per_node=None
             if known is None
-            else stated("instanceType", str(known.gpus), instance.line),
+            else implied_option("instanceType", str(known.gpus), instance.line),
         ),
         line=name.line,
     )
 
 
-def _of_kubeai(spec: Place) -> Container:
+def _of_kubeai(spec: YamlValue) -> Container:
     """A model of KubeAI: its engine's server, with options as they are."""
     profile, _, count = (spec.get("resourceProfile").text or "").partition(":")
     url = spec.get("url")
     is_vllm = spec.get("engine").text == "VLLM"
     options = (word_at(entry.pieces, entry) for entry in spec.get("args").entries())
     program = plain_words("vllm serve", spec.line)
-    model = word_at(Place.pieces_after(url, "hf://"), url)
+    model = word_at(YamlValue.pieces_after(url, "hf://"), url)
     return Container(
         name="",
         image=spec.get("image").text or "",
         words=(*program, model, *options) if is_vllm else (),
         environment=environment_at(spec.get("env")),
-        world=World(
+        world=JobResources(
             gpu=profile or None,
-            gpus_per_node=stated("resourceProfile", count or "1", spec.line) if profile else None,
-            copies=spec.get("replicas").given("replicas"),
+            gpus_per_node=implied_option("resourceProfile", count or "1", spec.line)
+            if profile
+            else None,
+            copies=spec.get("replicas").option_text("replicas"),
         ),
         line=spec.line,
     )
 
 
-def _of_truss(document: Place, name: str) -> Container:
+def _of_truss(document: YamlValue, name: str) -> Container:
     start = document.get("docker_server", "start_command")
     mounts = [
         (f"{_CACHE}{entry.get('volume_folder').text}", entry.get("repo_id").text or "")
@@ -188,7 +196,7 @@ def _of_truss(document: Place, name: str) -> Container:
         for entry in document.get("weights").entries()
     ]
     environment = environment_at(document.get("environment_variables"))
-    pieces: Pieces = in_mounts(start.pieces, mounts)
+    pieces: Pieces = apply_mounts(start.pieces, mounts)
     commands = read_inner(pieces, environment, start.source, name).commands
     words = [word for command in commands[:1] for word in command.words]
     image = document.get("base_image", "image").text or ""
@@ -202,14 +210,14 @@ def _of_truss(document: Place, name: str) -> Container:
     )
 
 
-def _of_trt_llm(document: Place) -> Container:
+def _of_trt_llm(document: YamlValue) -> Container:
     """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
     place = document.get("trt_llm")
     build, runtime = place.get("build"), place.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
     words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
     for section in (build, runtime):
-        words += options_at(section, keys_of("truss trt_llm"))
+        words += options_at(section, option_aliases("truss trt_llm"))
     kind = build.get("quantization_type")
     stored, _, cache = (kind.text or "no_quant").partition("_")
     if stored != "no":
@@ -228,12 +236,12 @@ def _of_trt_llm(document: Place) -> Container:
         image="",
         words=tuple(words),
         world=_counted(document.get("resources", "accelerator")),
-        load={LENGTHS[1]: stated("base_model", "1", encoder.line)} if is_encoder else {},
+        load={LENGTHS[1]: implied_option("base_model", "1", encoder.line)} if is_encoder else {},
         line=build.line,
     )
 
 
-def _pools_at(document: Place) -> tuple[Place, Place] | None:
+def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
     """Where values of llm-d tell their workers, and the model of these."""
     for place in (document, document.get("spec")):
         artifacts = place.get("modelArtifacts")
@@ -248,7 +256,7 @@ def _pools_at(document: Place) -> tuple[Place, Place] | None:
     return None
 
 
-def _of_pools(values: Place, model: Place) -> Iterator[Container]:
+def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
     """The workers of llm-d; those of a kind that is not created, or has no copies, are none."""
     off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
     pools = {
@@ -268,10 +276,10 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
                 for entry in place.get(key).entries()
             ]
             given = {word.begins.partition("=")[0] for word in options}
-            sizes = {key: one for key, one in keys_of("llm-d").items() if one not in given}
+            sizes = {key: one for key, one in option_aliases("llm-d").items() if one not in given}
             options += options_at(pool.get("parallelism"), sizes)
             program = plain_words("vllm serve", pool.line)
-            words = (*program, word_at(Place.pieces_after(model, "hf://"), model), *options)
+            words = (*program, word_at(YamlValue.pieces_after(model, "hf://"), model), *options)
         labels = [*pool.get("acceleratorTypes", "labelValues").entries()]
         labels += [*values.get("acceleratorTypes", "labelValues").entries()]
         labels += [label for _, label in pool.get("nodeSelector").items()]
@@ -280,10 +288,10 @@ def _of_pools(values: Place, model: Place) -> Iterator[Container]:
             image=own.image,
             words=words,
             environment=own.environment,
-            world=World(
-                gpu=next((one.text for one in labels if gpu_called(one.text or "")), None),
+            world=JobResources(
+                gpu=next((one.text for one in labels if parse_gpu_name(one.text or "")), None),
                 gpus_per_node=gpu_limit(place) or gpu_limit(values),
-                copies=pool.get("replicas").given("replicas"),
+                copies=pool.get("replicas").option_text("replicas"),
             ),
             role=kind if len(pools) == len(_KINDS) else "",
             line=pool.line,

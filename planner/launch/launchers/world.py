@@ -10,10 +10,10 @@ from pathlib import Path
 
 from planner.base.records import record
 from planner.documents.shell import Directive, HereDocument, Word
-from planner.documents.shell.text import Given, Span
+from planner.documents.shell.text import ParsedOption, Span
 from planner.launch.option_table import shipped_rows
-from planner.launch.understood import World
-from planner.specs.cache import kept
+from planner.launch.understood import JobResources
+from planner.specs.cache import cache_by_files
 from planner.specs.paths import SpecKind, aliases_of, names
 
 _COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
@@ -34,24 +34,24 @@ for _row in shipped_rows("launchers/options.csv"):
 
 
 @record(kw_only=True)
-class Layer:
+class LauncherResources:
     """What one launcher or scheduler says; ``kind`` is which."""
 
     kind: str
-    said: Mapping[str, Given]
+    fields: Mapping[str, ParsedOption]
     gpu: str | None = None
 
     def number(self, name: str) -> int | None:
         """A field as a number; None where it is not said or not told."""
-        given = self.said.get(name)
+        given = self.fields.get(name)
         text = given.texts[0] if given is not None else None
         return int(text) if text is not None and text.isdecimal() else None
 
 
-def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
+def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
     """What the options of a launcher say; those that say nothing of the world are passed over."""
     table = OPTIONS.get(kind, {})
-    said: dict[str, Given] = {}
+    said: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for name, word in options:
         usual = name if name in table else name.replace("_", "-")
@@ -62,14 +62,14 @@ def layer_of(kind: str, options: Iterable[tuple[str, Word | None]]) -> Layer:
         if usual not in table or word is None:
             continue
         gpu = _kind(word.text) or gpu
-        if (given := _given(name, word, table[usual])) is not None:
+        if (given := _resource_option(name, word, table[usual])) is not None:
             said[table[usual]] = given
-    return Layer(kind=kind, said=said, gpu=gpu)
+    return LauncherResources(kind=kind, fields=said, gpu=gpu)
 
 
-def layer_of_directives(directives: Sequence[Directive]) -> Layer:
+def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
     """What the lines for the scheduler at the head of a script say."""
-    said: dict[str, Given] = {}
+    said: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for directive in directives:
         table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
@@ -85,20 +85,22 @@ def layer_of_directives(directives: Sequence[Directive]) -> Layer:
         whole = Word(
             text=directive.text, span=directive.span, line=directive.line, raw=directive.text
         )
-        if (given := _given(directive.option, whole, field)) is not None:
+        if (given := _resource_option(directive.option, whole, field)) is not None:
             said[field] = given
-    return Layer(kind="slurm", said=said, gpu=gpu)
+    return LauncherResources(kind="slurm", fields=said, gpu=gpu)
 
 
-def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
+def combine_resources(
+    layers: Sequence[LauncherResources], devices: ParsedOption | None = None
+) -> JobResources:
     """The world that layers make, the outermost first: the innermost that says something counts.
 
     ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
     """
-    found: dict[str, Given] = {}
+    found: dict[str, ParsedOption] = {}
     for layer in layers:
         for name in (NODES, PER_NODE, TOTAL):
-            given = layer.said.get(name)
+            given = layer.fields.get(name)
             if given is None:
                 continue
             # One place in the file that can be changed is worth more than one that is computed.
@@ -114,13 +116,13 @@ def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
     is_by_rank = not any(one.kind in ("torchrun", "deepspeed", "accelerate") for one in layers)
     if ranks is not None and is_by_rank:
         if PER_NODE not in found and (ranks.number(TASKS_PER_NODE) or 1) > 1:
-            found[PER_NODE] = ranks.said[TASKS_PER_NODE]
+            found[PER_NODE] = ranks.fields[TASKS_PER_NODE]
         if PER_NODE not in found and TOTAL not in found and (ranks.number(TASKS) or 1) > 1:
-            found[TOTAL] = ranks.said[TASKS]
+            found[TOTAL] = ranks.fields[TASKS]
     if PER_NODE not in found and TOTAL not in found and devices is not None:
         found[PER_NODE] = devices
     gpus = [layer.gpu for layer in layers if layer.gpu]
-    return World(
+    return JobResources(
         num_nodes=found.get(NODES),
         gpus_per_node=found.get(PER_NODE),
         num_gpus=found.get(TOTAL),
@@ -128,25 +130,31 @@ def world_of(layers: Sequence[Layer], devices: Given | None = None) -> World:
     )
 
 
-def conflict_of(layers: Sequence[Layer]) -> str:
+def conflict_of(layers: Sequence[LauncherResources]) -> str:
     """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
     for outer, inner in combinations(layers, 2):
         has, wants = outer.number(PER_NODE), inner.number(PER_NODE)
         if has is not None and wants is not None and wants > has:
-            return _told(inner.said[PER_NODE], outer.said[PER_NODE], "GPUs of a node")
+            return _conflict_message(
+                inner.fields[PER_NODE], outer.fields[PER_NODE], "GPUs of a node"
+            )
         nodes, wanted = outer.number(NODES), inner.number(NODES)
         if nodes is not None and wanted is not None and wanted > nodes:
-            return _told(inner.said[NODES], outer.said[NODES], "nodes")
+            return _conflict_message(inner.fields[NODES], outer.fields[NODES], "nodes")
         if has and nodes and (total := inner.number(TOTAL)) and total > has * nodes:
-            return _told(inner.said[TOTAL], outer.said[NODES], "GPUs", f"{has * nodes}")
+            return _conflict_message(
+                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{has * nodes}"
+            )
     for layer in layers:
         tasks, has = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
         if layer.kind == "slurm" and tasks and has and tasks > has and len(layers) == 1:
-            return _told(layer.said[TASKS_PER_NODE], layer.said[PER_NODE], "GPUs of a node")
+            return _conflict_message(
+                layer.fields[TASKS_PER_NODE], layer.fields[PER_NODE], "GPUs of a node"
+            )
     return ""
 
 
-def _told(wants: Given, has: Given, what: str, number: str = "") -> str:
+def _conflict_message(wants: ParsedOption, has: ParsedOption, what: str, number: str = "") -> str:
     return (
         f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
         f"{number or has.texts[0]} {what} of {has.option} on line {has.line}."
@@ -170,16 +178,18 @@ def _kind(text: str | None) -> str | None:
     return head if colon and count.isdecimal() and is_name else None
 
 
-def _given(option: str, word: Word, field: str) -> Given | None:
+def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None:
     """The number in a value such as ``8``, ``h100:8``, ``gpu:h100:8``, ``ppr:8:node``, ``2-4``."""
     if word.text is None:
-        return _as_given(option, word, None, None, word.unknown)
+        return _make_option(option, word, None, None, word.unknown)
     text = word.text.strip().strip("\"'")
     shift = word.text.find(text)
     if field in (NODES,) and re.fullmatch(r"\d+[:-]\d+", text):
         first, last = re.split("[:-]", text)
         if first != last:
-            return _as_given(option, word, None, None, f"{option} {text} does not set the number")
+            return _make_option(
+                option, word, None, None, f"{option} {text} does not set the number"
+            )
         text = first
     if option == "--map-by":
         if (match := re.match(r"ppr:(\d+):node", text)) is None:
@@ -192,7 +202,7 @@ def _given(option: str, word: Word, field: str) -> Given | None:
         return (
             _part(option, word, match.span(1), shift)
             if match[1]
-            else _as_given(option, word, "1", None)
+            else _make_option(option, word, "1", None)
         )
     if text.startswith("device="):
         return _devices(option, word, text.removeprefix("device="))
@@ -202,72 +212,74 @@ def _given(option: str, word: Word, field: str) -> Given | None:
         return _part(option, word, (0, len(text)), shift)
     if text in ("gpu", "auto", "cpu", "all"):
         reason = f"{option} {text} uses what the machine has"
-        return _as_given(option, word, None, None, reason)
-    return _as_given(option, word, None, None, f"{option} {text} is not a number")
+        return _make_option(option, word, None, None, reason)
+    return _make_option(option, word, None, None, f"{option} {text} is not a number")
 
 
-def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> Given:
+def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> ParsedOption:
     text = (word.text or "")[place[0] + shift : place[1] + shift]
     span = word.span
     if span is not None and span.end - span.start == len(word.text or ""):
         span = Span(span.start + shift + place[0], span.start + shift + place[1])
     elif (word.text or "") != text:
         span = None
-    return _as_given(option, word, text, span)
+    return _make_option(option, word, text, span)
 
 
-def _devices(option: str, word: Word, text: str) -> Given:
-    return _as_given(option, word, str(len([part for part in text.split(",") if part])), None)
+def _devices(option: str, word: Word, text: str) -> ParsedOption:
+    return _make_option(option, word, str(len([part for part in text.split(",") if part])), None)
 
 
-def visible(word: Word) -> Given | None:
+def visible_device_count(word: Word) -> ParsedOption | None:
     """How many GPUs CUDA_VISIBLE_DEVICES names."""
     if not word.text or word.text.strip() in ("", "-1", "all", "none", "void"):
         return None
     return _devices("CUDA_VISIBLE_DEVICES", word, word.text)
 
 
-def _as_given(
+def _make_option(
     option: str, word: Word, text: str | None, span: Span | None, unknown: str = ""
-) -> Given:
-    return Given(
-        option=option, texts=(text,), line=word.line, spans=(span,), whole=None, unknown=unknown
+) -> ParsedOption:
+    return ParsedOption(
+        option=option, texts=(text,), line=word.line, spans=(span,), full_span=None, unknown=unknown
     )
 
 
-def _included(option: str, word: Word) -> dict[str, Given]:
+def _included(option: str, word: Word) -> dict[str, ParsedOption]:
     """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
     if word.text is None:
         return {}
     hosts = [host for host in word.text.split("@") if host]
     slots = [len(host.partition(":")[2].split(",")) for host in hosts if ":" in host]
-    found = {NODES: _as_given(option, word, str(len(hosts)), None)}
+    found = {NODES: _make_option(option, word, str(len(hosts)), None)}
     if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
-        found[PER_NODE] = _as_given(option, word, str(slots[0]), None)
+        found[PER_NODE] = _make_option(option, word, str(slots[0]), None)
     return found
 
 
-def hosts(kind: str, option: str, word: Word, listed: HereDocument | None) -> Layer:
+def parse_hosts(
+    kind: str, option: str, word: Word, listed: HereDocument | None
+) -> LauncherResources:
     """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
     names = (word.text or "").split(",")
     if listed is not None:
         lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
         names = [line for line in lines if line]
     slots = [match[1] for name in names if (match := _SLOTS.search(name))]
-    said = {NODES: _as_given(option, word, str(len(names)), None)}
+    said = {NODES: _make_option(option, word, str(len(names)), None)}
     if len(slots) == len(names) and len(set(slots)) == 1:
-        said[PER_NODE] = _as_given(option, word, slots[0], None)
-    return Layer(kind=kind, said=said)
+        said[PER_NODE] = _make_option(option, word, slots[0], None)
+    return LauncherResources(kind=kind, fields=said)
 
 
-def _selected(directive: Directive) -> dict[str, Given]:
+def _selected(directive: Directive) -> dict[str, ParsedOption]:
     """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
     found = {}
     for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
         if place := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
             start = directive.span.start
-            found[field] = Given(
-                option="-l", texts=(place[1],), line=directive.line, whole=None,
+            found[field] = ParsedOption(
+                option="-l", texts=(place[1],), line=directive.line, full_span=None,
                 spans=(Span(start + place.start(1), start + place.end(1)),),
             )  # fmt: skip
     return found
@@ -283,22 +295,22 @@ _USUAL_OF_AMD = "mi300x-192gb"
 
 
 @record(kw_only=True)
-class Instance:
+class CloudInstance:
     """A type of a cloud's machines: its GPU, and how many it has."""
 
     gpu: str
     gpus: int
 
 
-INSTANCES: Mapping[str, Instance] = {
-    row["instance"]: Instance(gpu=row["gpu"], gpus=int(row["gpus"]))
+INSTANCES: Mapping[str, CloudInstance] = {
+    row["instance"]: CloudInstance(gpu=row["gpu"], gpus=int(row["gpus"]))
     for row in shipped_rows("launchers/instances.csv")
 }
 """Types of machines of clouds by their names, in lower case."""
 
 
 @record(kw_only=True)
-class Named:
+class NamedGpu:
     """What a text names: a GPU, by which word, and the GPUs of its machine where that is told."""
 
     gpu: str
@@ -306,7 +318,7 @@ class Named:
     gpus_per_node: int | None = None
 
 
-def gpu_called(word: str, folder: Path | None = None) -> str | None:
+def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
     """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
     plain = re.sub(r"[\s_]+", "-", word.strip().lower())
     while stripped := _MAKERS.match(plain):
@@ -322,9 +334,9 @@ def gpu_called(word: str, folder: Path | None = None) -> str | None:
     return _of_size(match[0], plain[match.end() :], folder)
 
 
-def gpus_named(
+def gpus_in_text(
     text: str, path: Path, folder: Path | None = None, near: str = ""
-) -> tuple[Named, ...]:
+) -> tuple[NamedGpu, ...]:
     """The GPUs that a file names in its text, else in its path, the likeliest first.
 
     A type of a cloud's machines counts before the names of GPUs, of which the one that stands
@@ -333,7 +345,7 @@ def gpus_named(
     for places in ((near, text), (str(path),)):
         for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
             if (instance := INSTANCES.get(word.strip(".-"))) is not None:
-                return (Named(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
+                return (NamedGpu(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
         words: dict[str, str] = {}
         for place in places:
             found: Counter[str] = Counter()
@@ -347,9 +359,9 @@ def gpus_named(
                 **{gpu: own[gpu] for gpu, _ in found.most_common() if gpu not in words},
             }
         if words:
-            return tuple(Named(gpu=gpu, word=word) for gpu, word in words.items())
+            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words.items())
     if software := _OF_AMD.search(text):
-        return (Named(gpu=_USUAL_OF_AMD, word=software[0]),)
+        return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
     return ()
 
 
@@ -374,14 +386,14 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
     return next(iter((*usual, *same)), gpu)
 
 
-@kept
+@cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
     """Names and aliases of GPUs with the name they mean."""
     own = {name: name for name in names(SpecKind.GPUS, folder)}
     return {**aliases_of(SpecKind.GPUS, folder), **own}
 
 
-@kept
+@cache_by_files
 def _pattern(folder: Path | None) -> re.Pattern[str]:
     """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
     words = [

@@ -6,36 +6,36 @@ from functools import cache
 from importlib import import_module
 
 from planner.errors import LaunchError, did_you_mean
-from planner.launch import READ_ALONE, TARGETS
+from planner.launch import READ_ONLY_TOOLS, TARGETS
 from planner.launch.removed import refuse_removed_name
-from planner.launch.target import Target
+from planner.launch.target import LaunchTarget
 
 _TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers")}
 """The modules of tools that are alike."""
 
 
 @cache
-def targets() -> dict[str, Target]:
+def targets() -> dict[str, LaunchTarget]:
     """All targets by name: what plans are written for."""
     found = {name: _of_module(name) for name in TARGETS}
     # Of programs whose updates are read alone the whole step is written.
-    steps = {name: found[name].step for name in TARGETS if name in READ_ALONE}
+    steps = {name: found[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
     return {name: steps.get(name) or found[name] for name in TARGETS}
 
 
 @cache
-def readers() -> dict[str, Target]:
+def readers() -> dict[str, LaunchTarget]:
     """All programs by name whose files are read: targets, and those that are read alone."""
-    return {**targets(), **{name: _of_module(name) for name in READ_ALONE}}
+    return {**targets(), **{name: _of_module(name) for name in READ_ONLY_TOOLS}}
 
 
-def _of_module(name: str) -> Target:
+def _of_module(name: str) -> LaunchTarget:
     module = import_module(f"{__name__}.{_TOGETHER.get(name, name).replace('-', '_')}")
-    own: tuple[Target, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
+    own: tuple[LaunchTarget, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
     return next(target for target in own if target.name == name)
 
 
-def target_of(name: str) -> Target:
+def target_of(name: str) -> LaunchTarget:
     """A target by its name or an alias.
 
     Raises LaunchError if there is none of that name, or no longer.

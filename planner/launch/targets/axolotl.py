@@ -6,15 +6,34 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.documents.shell.text import stated
+from planner.documents.shell.text import implied_option
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError, SpecError
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings, Words
-from planner.launch.target import Argument, Draft, File, Job, Target, plan_words
+from planner.launch.option_table import (
+    OptionAliasTable,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Words,
+)
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    plan_words,
+)
 from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.launch.trainer.reading import answers_of, gather
-from planner.launch.trainer.said import Sources, keep_loaded_weights, text_of, with_defaults
+from planner.launch.trainer.said import (
+    OptionSources,
+    apply_program_defaults,
+    keep_loaded_weights,
+    text_of,
+)
 from planner.launch.trainer.writing import (
     LEFT,
     OUTPUT,
@@ -29,21 +48,21 @@ from planner.launch.trainer.writing import (
     optimizer_name,
     unnamed_optimizer,
 )
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
 from planner.question.request import Request
 
-_DIALECT = Dialect.load("axolotl")
+_DIALECT = OptionAliasTable.load("axolotl")
 
 
-def axolotl_answers(reading: Reading) -> Answers:
+def axolotl_answers(reading: OptionReader) -> LaunchSettings:
     """What a YAML of axolotl says, with the files that it names.
 
     Raises LaunchError if its values contradict each other.
     Raises SpecError if it trains something that is not predicted.
     """
-    found = reading.found
-    sources = Sources(name=found.name)
-    sources.worlds.append(found.world)
+    found = reading.command
+    sources = OptionSources(name=found.name)
+    sources.worlds.append(found.resources)
     documents = [found, *(file for file in found.files.values() if "base_model" in file.options)]
     for document in documents:
         _translate(document, sources)
@@ -62,8 +81,8 @@ def axolotl_answers(reading: Reading) -> Answers:
     # Adapters of parameters that are no modules, as those of fused experts, beside the others'.
     if given := sources.script.get("--lora_target_parameters"):
         modules = f"{sources.text('--lora_target_modules') or ''} {text_of(given) or ''}"
-        sources.script["--lora_target_modules"] = given.saying(modules.strip())
-    defaults = with_defaults(sources, _DIALECT)
+        sources.script["--lora_target_modules"] = given.with_value(modules.strip())
+    defaults = apply_program_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
         keep_loaded_weights(sources, "axolotl")
     answers = answers_of(sources, is_supervised=False)
@@ -89,7 +108,7 @@ def axolotl_answers(reading: Reading) -> Answers:
         answers,
         values=values,
         defaults={**answers.defaults, **told},
-        ignored=answers.ignored | (names & _DIALECT.names("ignored")),
+        ignored_options=answers.ignored_options | (names & _DIALECT.names("ignored")),
         notes=tuple(notes),
     )
 
@@ -114,7 +133,7 @@ _CUT = "CutCrossEntropyPlugin"
 """The plugin whose ``cut_cross_entropy`` is on unless it is switched off."""
 
 
-def _loss(documents: list[Found], values: Mapping[str, object]) -> Words:
+def _loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> Words:
     """How the loss is computed: kernels of adapters say nothing of it."""
     named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if _CUT in (text_of_key(documents, "plugins") or "") and (
@@ -130,7 +149,7 @@ def _loss(documents: list[Found], values: Mapping[str, object]) -> Words:
     return loss
 
 
-def text_of_key(documents: list[Found], key: str) -> str | None:
+def text_of_key(documents: list[ParsedCommand], key: str) -> str | None:
     """The value of a key in the first document that has it."""
     for document in documents:
         if key in document.options:
@@ -138,7 +157,7 @@ def text_of_key(documents: list[Found], key: str) -> str | None:
     return None
 
 
-def _translate(document: Found, sources: Sources) -> None:
+def _translate(document: ParsedCommand, sources: OptionSources) -> None:
     for key, option in document.options.items():
         # Keys of the command line have hyphens.
         name = key.lstrip("-").replace("-", "_")
@@ -147,10 +166,12 @@ def _translate(document: Found, sources: Sources) -> None:
             continue
         for into, word in _DIALECT.into(name, text):
             place = sources.script if into.startswith("--") else sources.accelerate
-            put = option if word is None else option.saying(word)
+            put = option if word is None else option.with_value(word)
             sources.put(place, into, put)
     if any(name.startswith("fsdp_config.") for name in document.options):
-        sources.put(sources.accelerate, "distributed_type", stated("distributed_type", "FSDP"))
+        sources.put(
+            sources.accelerate, "distributed_type", implied_option("distributed_type", "FSDP")
+        )
 
 
 CONFIG = "axolotl.yaml"
@@ -158,16 +179,18 @@ _BY_FSDP = ("HF Trainer FSDP", "HF Trainer bf16")
 _DATASET = "DATASET"
 _DATASET_NOTE = "yours: a name on Hugging Face or a folder, with its type"
 _LEFT = (
-    Remark(parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"),
+    ParameterNote(
+        parameter="datasets", value="", note=f"set path and type in {CONFIG}: {_DATASET_NOTE}"
+    ),
     *LEFT,
 )
 
 
-def _is_by_fsdp(job: Job) -> bool:
+def _is_by_fsdp(job: LaunchJob) -> bool:
     return job.profile.name in _BY_FSDP and bool(job["zero_stage"])
 
 
-def _has_file(job: Job) -> bool:
+def _has_file(job: LaunchJob) -> bool:
     """Whether DeepSpeed shards or offloads."""
     if job.profile.name in _BY_FSDP:
         return False
@@ -175,7 +198,7 @@ def _has_file(job: Job) -> bool:
     return bool(job["zero_stage"]) or is_away or job.profile.name == "DeepSpeed"
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     adapter, low_rank = has_adapter(job), adapter_quantities(job)
     quantities = {
         "model": job.hub_name or "MODEL",
@@ -194,7 +217,7 @@ def _quantities(job: Job) -> Quantities:
     return quantities | (_fsdp(job) if _is_by_fsdp(job) else {})
 
 
-def _fsdp(job: Job) -> Words:
+def _fsdp(job: LaunchJob) -> Words:
     words = fsdp_words(job)
     return {
         **words,
@@ -204,14 +227,14 @@ def _fsdp(job: Job) -> Words:
     }
 
 
-def _unexpressed(job: Job) -> tuple[Remark, ...]:
+def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
     found = list(adapter_remarks(job))
     if job.profile.name in _BY_FSDP and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
-        found.append(Remark(parameter="offload", value="optimizer", note=note))
+        found.append(ParameterNote(parameter="offload", value="optimizer", note=note))
     if job["zero_stage"] == 1 and _is_by_fsdp(job):
         note = "FSDP shards gradients with the optimizer states"
-        found.append(Remark(parameter="zero_stage", value="1", note=note))
+        found.append(ParameterNote(parameter="zero_stage", value="1", note=note))
     return tuple(found)
 
 
@@ -226,7 +249,7 @@ def _narrowed(request: Request) -> Request:
     return replace(request, framework=tuple(name for name in several if name != _IN_32_BITS))
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if job.profile.name == _IN_32_BITS and not has_adapter(job):
         raise LaunchError(
             "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
@@ -240,7 +263,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     document["datasets"] = [{"path": _DATASET, "type": "chat_template"}]
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
-    files = [File(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
+    files = [LaunchOutputFile(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
     if _has_file(job):
         table = OptionTable.load("deepspeed")
         # The Trainer takes a batch of another product than its own, which counts every GPU, for a
@@ -250,9 +273,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
         said = {**plan_words(job, table), **by_deepspeed(job), **own}
         files.append(deepspeed_file(table.written(said)))
     arguments = (
-        Argument(words=("-m", "axolotl.cli.train", CONFIG)),
-        Argument(words=("--learning-rate", RATE)),
-        Argument(words=("--output-dir", OUTPUT)),
+        CommandWords(words=("-m", "axolotl.cli.train", CONFIG)),
+        CommandWords(words=("--learning-rate", RATE)),
+        CommandWords(words=("--output-dir", OUTPUT)),
     )
     return training_draft(
         job,
@@ -265,6 +288,6 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     "axolotl", quantities=_quantities, draft=_draft, answers=axolotl_answers, narrowed=_narrowed
 )

@@ -11,12 +11,18 @@ from typing import Any
 from planner.base.records import record
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, Settings, keys_of, tool_named
+from planner.launch.option_table import (
+    OptionTable,
+    OptionTexts,
+    Quantities,
+    option_aliases,
+    tool_row,
+)
 from planner.launch.serving import (
     AGGREGATED,
     PREFILL_POOL,
-    Server,
-    Worker,
+    ServerCommand,
+    ServerGroup,
     benchmark,
     draft_of,
     draft_word,
@@ -24,32 +30,39 @@ from planner.launch.serving import (
     servers_of,
     workers_of,
 )
-from planner.launch.target import Argument, Draft, File, Job, Target, Variable
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    ShellVariable,
+)
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.understood import Answers, Reading
+from planner.launch.understood import LaunchSettings, OptionReader
 from planner.launch.write import heading
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
 
     Raises `LaunchError`: always.
     """
     raise LaunchError(
-        f"{reading.found.name}: no worker of the graph has a command of dynamo.vllm, "
+        f"{reading.command.name}: no worker of the graph has a command of dynamo.vllm, "
         "dynamo.sglang or dynamo.trtllm."
     )
 
 
 NAME = "dynamo"
-_VERSION = tool_named(NAME)["version"].rpartition(" ")[2]
+_VERSION = tool_row(NAME)["version"].rpartition(" ")[2]
 _GRAPH = "graph.yaml"
 _TRANSFER = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 _DRAFT_METHODS = ("draft_model", "STANDALONE", "Draft_Target")
 _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 
-def _vllm_words(server: Server, model: str) -> list[str]:
+def _vllm_words(server: ServerCommand, model: str) -> list[str]:
     pool = server.worker.name
     words = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
     if pool != AGGREGATED:
@@ -57,14 +70,14 @@ def _vllm_words(server: Server, model: str) -> list[str]:
     return words
 
 
-def _sglang_words(server: Server, model: str) -> list[str]:
+def _sglang_words(server: ServerCommand, model: str) -> list[str]:
     named = ["--model-path", model, "--served-model-name", model, "--host", "0.0.0.0"]
     return [*named, *_flat(sglang.command_options(server))]
 
 
-def _trtllm_words(server: Server, model: str) -> list[str]:
+def _trtllm_words(server: ServerCommand, model: str) -> list[str]:
     words = ["--model-path", model, "--served-model-name", model]
-    named, more = keys_of("dynamo.trtllm"), dict[str, str | None]()
+    named, more = option_aliases("dynamo.trtllm"), dict[str, str | None]()
     for setting in server.settings.options:
         if setting.option in named:
             words += [named[setting.option], *([setting.text] if setting.text else [])]
@@ -78,7 +91,7 @@ def _trtllm_words(server: Server, model: str) -> list[str]:
     return [*words, "--override-engine-args", document]
 
 
-def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
+def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
     """Words of options; a variable is a word that the user replaces."""
     return [
         word if isinstance(word, str) else word.name
@@ -89,26 +102,26 @@ def _flat(arguments: list[Argument], left_out: str = "") -> list[str]:
 
 
 @record(kw_only=True)
-class _Engine:
+class _DynamoEngine:
     """How Dynamo runs an engine: its module, its name and image there, its options as words."""
 
     module: Any
     framework: str
     image: str
-    words: Callable[[Server, str], list[str]]
+    words: Callable[[ServerCommand, str], list[str]]
 
 
 _ENGINES = {
-    "vLLM": _Engine(module=vllm, framework="vllm", image="vllm", words=_vllm_words),
-    "SGLang": _Engine(module=sglang, framework="sglang", image="sglang", words=_sglang_words),
-    "TensorRT-LLM": _Engine(
+    "vLLM": _DynamoEngine(module=vllm, framework="vllm", image="vllm", words=_vllm_words),
+    "SGLang": _DynamoEngine(module=sglang, framework="sglang", image="sglang", words=_sglang_words),
+    "TensorRT-LLM": _DynamoEngine(
         module=tensorrt_llm, framework="trtllm", image="tensorrtllm", words=_trtllm_words
     ),
 }
 _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
-def _component(server: Server, engine: _Engine) -> dict[str, object]:
+def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object]:
     """A kind of workers in the graph."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
@@ -130,7 +143,9 @@ def _component(server: Server, engine: _Engine) -> dict[str, object]:
     }
 
 
-def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, object]:
+def _graph(
+    job: LaunchJob, servers: tuple[ServerCommand, ...], engine: _DynamoEngine
+) -> dict[str, object]:
     container = {"name": "main", "image": f"{_REGISTRY}{engine.image}-runtime:{_VERSION}"}
     frontend = {
         "name": "Frontend",
@@ -147,25 +162,25 @@ def _graph(job: Job, servers: tuple[Server, ...], engine: _Engine) -> dict[str, 
     }
 
 
-def _name(job: Job) -> str:
+def _name(job: LaunchJob) -> str:
     """A name of Kubernetes: small letters, digits and hyphens."""
     plain = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
     return plain if plain[:1].isalpha() else f"model-{plain}".strip("-")
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     engine = _ENGINES[job.profile.name]
 
-    def quantities(worker: Worker) -> Quantities:
+    def quantities(worker: ServerGroup) -> Quantities:
         """The operator tells the nodes of a worker each other's addresses."""
         return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
     servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
-    unset = [server.model for server in servers if isinstance(server.model, Variable)]
+    unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
         drafts = draft_word(servers[0].worker.job)
-        unset += [drafts] if isinstance(drafts, Variable) else []
+        unset += [drafts] if isinstance(drafts, ShellVariable) else []
     port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
     asked = {word.name: word for word in unset}.values()
@@ -182,7 +197,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     start = f"kubectl apply -f {_GRAPH}"
     head = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
     text = "".join(f"{line}\n" for line in head) + yaml_text(_graph(job, servers, engine))
-    graph = File(
+    graph = LaunchOutputFile(
         name=_GRAPH,
         text=text,
         meaning="the graph of workers, for the operator of Dynamo",
@@ -191,6 +206,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return replace(draft, files=(graph,))
 
 
-TARGET = Target.of(
-    NAME, quantities=lambda job: {"pool": workers_of(job)[-1].name}, draft=_draft, answers=answers
+TARGET = LaunchTarget.of(
+    NAME,
+    quantities=lambda job: {"pool": workers_of(job)[-1].name},
+    draft=_draft,
+    answers=read_settings,
 )

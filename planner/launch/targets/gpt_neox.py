@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading, flag, gpus_of
+from planner.launch.targets.trained import make_reader_target, put_batch, put_tokens, ranks_of
+from planner.launch.understood import OptionReader, ParsedCommand, SettingsBuilder, flag, total_gpus
 
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,
@@ -27,9 +27,9 @@ _POSITIONS = {"rotary": "rotary", "learned": "learned", "alibi": "alibi", "none"
 _OF_TABLE = "attention_config"
 
 
-def _tell(reading: Reading, found: Gathered) -> Words | None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     """What no row tells of a configuration, or of a command with those that it names."""
-    options = reading.found.options
+    options = reading.command.options
     kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
     strange = next((kind for kind in _UNREAD if kind in kinds), "")
     if (reading.number("moe_num_experts") or 1) > 1:
@@ -39,7 +39,7 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
             f"{reading.place}: {strange}: of GPT-NeoX the layers of attention and a dense block "
             "alone are read: describe the run without --from."
         )
-    values = found.values
+    values = settings.values
     values["flash_attention"] = "flash" in kinds
     values["pipeline_parallel"] = max(reading.number("pipe_parallel_size") or 1, 1)
     rates = map(reading.amount, ("attention_dropout", "hidden_dropout"))
@@ -48,11 +48,11 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
     is_away = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
     values["offload"] = "optimizer" if is_away else "none"
     kind = (reading.text("optimizer.type") or "adam").lower()
-    found.put_optimizer(kind)
-    _batch(reading, found)
+    settings.put_optimizer(kind)
+    _batch(reading, settings)
     if set(options) >= _SHAPE:
-        return _shape(reading, found)
-    found.ask("model")
+        return _shape(reading, settings)
+    settings.mark_missing("model")
     return None
 
 
@@ -60,30 +60,30 @@ def _spelled(option: str) -> str:
     return option.replace("-", "_")
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
-    every = (*(file.options for file in found.files.values()), found.options)
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
+    every = (*(file.options for file in command.files.values()), command.options)
     return {_spelled(name): given for one in every for name, given in one.items()}
 
 
-def _batch(reading: Reading, found: Gathered) -> None:
+def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     """GPUs, and the samples of a step."""
-    values = found.values
+    values = settings.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
-    total = gpus_of(reading.found.world) or reading.number("global_num_gpus")
-    ranks = ranks_of(reading, found, total, **sizes)
+    total = total_gpus(reading.command.resources) or reading.number("global_num_gpus")
+    ranks = ranks_of(reading, settings, total, **sizes)
     whole, steps = reading.number("train_batch_size"), reading.number("gradient_accumulation_steps")
     if ranks is None and whole is None:
-        found.ask("global_batch_size")
+        settings.mark_missing("global_batch_size")
     if ranks is not None and whole is not None:
         values.setdefault("micro_batch_size", max(whole // (ranks * (steps or 1)), 1))
     if ranks is not None and "micro_batch_size" not in values:
-        found.ask("micro_batch_size")
-    put_batch(found, ranks, steps)
-    found.put("global_batch_size", whole)
-    put_tokens(found, reading.number("train_iters"))
+        settings.mark_missing("micro_batch_size")
+    put_batch(settings, ranks, steps)
+    settings.set("global_batch_size", whole)
+    put_tokens(settings, reading.number("train_iters"))
 
 
-def _shape(reading: Reading, found: Gathered) -> Words:
+def _shape(reading: OptionReader, settings: SettingsBuilder) -> Words:
     number = reading.number
     hidden, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
     gated = (reading.text("activation") or "gelu").lower() in _GATED
@@ -95,7 +95,7 @@ def _shape(reading: Reading, found: Gathered) -> Words:
     multiple = number("make_vocab_size_divisible_by") or _PADDED
     multiple *= number("model_parallel_size") or 1
     padded = -(-vocabulary // multiple) * multiple
-    found.notes.append(
+    settings.notes.append(
         f"The file does not give its vocabulary: {padded:,} tokens, those of {tokenizer} padded to "
         f"multiples of {multiple}."
     )
@@ -120,4 +120,4 @@ def _shape(reading: Reading, found: Gathered) -> Words:
     }
 
 
-TARGET = read_alone("gpt-neox", _tell, _whole, _spelled)
+TARGET = make_reader_target("gpt-neox", _add_unlisted_settings, _merge_config_files, _spelled)

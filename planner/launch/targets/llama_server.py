@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, keys_of
-from planner.launch.served import Told, known_model, whole
+from planner.launch.option_table import OptionTable, Quantities, option_aliases
+from planner.launch.served import ServerSettings, find_model_by_name, parse_size
 from planner.launch.serving import (
     DRAFT_MODEL,
-    Server,
-    Worker,
+    ServerCommand,
+    ServerGroup,
     common_quantities,
     longest_request,
     named_draft,
-    written_as_servers,
+    server_hooks,
 )
-from planner.launch.target import Argument, Process, Target, Variable
+from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
 from planner.launch.targets.tgi import with_variables
-from planner.launch.understood import ONGOING, Answers, Reading
+from planner.launch.understood import ONGOING, LaunchSettings, OptionReader
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 
-_ALONE = ("llama-cli", "llama-bench", "llama-batched-bench")
+_SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
 # Types in names of GGUF files that are none of its own.
@@ -35,45 +35,45 @@ _ALL_EXPERTS = re.compile(r"[\\.*]*(?:ffn_)?[\w\\.*|()]*exps[\w\\.*]*=CPU")
 _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The batch that a command has slots for."""
-    told = Told(reading=with_variables(reading, TARGET, keys_of("llama.cpp")))
+    told = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
     reading = told.reading
     told.values["engine"] = "llama.cpp"
     _put_model(told)
     _put_gpus(told)
     told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
     told.copy("kv_cache")
-    told_slots = (whole(reading.value("concurrency")), whole(reading.text(ONGOING)))
-    words = [one.single or "" for one in reading.found.positional[:1]]
+    told_slots = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
+    words = [one.single or "" for one in reading.command.positional[:1]]
     program = "".join(words).rpartition("/")[2]
     if slots := min(filter(None, told_slots), default=0):
         told.values["concurrency"] = slots
-    elif program in _ALONE:
+    elif program in _SINGLE_REQUEST_TOOLS:
         told.assume("concurrency", 1, f"{program} computes one request at a time")
     else:
         told.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
     _put_step(told)
     _put_layers(told)
-    context = whole(reading.value("context_size"))
+    context = parse_size(reading.value("context_size"))
     if context:
         each = context // max(int(told.values["concurrency"]), 1)
         told.values["max_model_len"] = each or None
-        give = "" if reading.found.load else "; give --input-tokens and --output-tokens"
+        give = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
         told.notes.append(
             f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
             f"each{give}."
         )
-    drafts = whole(reading.value("drafts"))
+    drafts = parse_size(reading.value("drafts"))
     if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
         told.values["draft_tokens"] = drafts
     told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
     return told.of_workload("inference")
 
 
-def _put_model(told: Told) -> None:
+def _put_model(server: ServerSettings) -> None:
     """Model and type of weights as the file's name tells them."""
-    reading = told.reading
+    reading = server.reading
     name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
     if not name:
         return
@@ -85,82 +85,85 @@ def _put_model(told: Told) -> None:
     stem = stem[: match.start()] if match else stem
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
-    told.values["model"] = checkpoint_of(stem).model or stem
+    server.values["model"] = checkpoint_of(stem).model or stem
     word = _OTHERS.get(kind.lower()) or gguf_word(kind.lower())
     if word is None:
-        told.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
-        told.assume("expert_quantization", "w4a16", "as the other matrices")
+        server.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
+        server.assume("expert_quantization", "w4a16", "as the other matrices")
         return
     is_exact = kind.lower() in (*_OTHERS, word)
     why = f"the file's name has {kind}" + ("" if is_exact else ", whose nearest type this is")
-    told.assume("quantization", word, why)
-    told.assume("expert_quantization", word, why)
+    server.assume("quantization", word, why)
+    server.assume("expert_quantization", word, why)
 
 
-def _put_gpus(told: Told) -> None:
+def _put_gpus(server: ServerSettings) -> None:
     """Visible devices split the matrices or the layers."""
-    reading = told.reading
+    reading = server.reading
     split = reading.value("split") or "layer"
     number = 1 if split == "none" else _devices(reading)
-    told.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
-    told.values["pipeline_parallel"] = number if number and split == "layer" else 1
+    server.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
+    server.values["pipeline_parallel"] = number if number and split == "layer" else 1
     if number:
-        told.values["num_gpus"] = number
+        server.values["num_gpus"] = number
 
 
-def _devices(reading: Reading) -> int | None:
+def _devices(reading: OptionReader) -> int | None:
     for text in (reading.text("--tensor-split"), reading.text("--device")):
         if text:
             return len([part for part in re.split(r"[,/]", text) if part.strip() not in ("", "0")])
-    visible = reading.found.environment.get("CUDA_VISIBLE_DEVICES")
+    visible = reading.command.environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.texts and visible.texts[0]:
         return len(visible.texts[0].split(","))
-    world = reading.found.world
+    world = reading.command.resources
     given = world.num_gpus or world.gpus_per_node
-    return whole(given.texts[0]) if given is not None and given.texts else None
+    return parse_size(given.texts[0]) if given is not None and given.texts else None
 
 
-def _put_step(told: Told) -> None:
-    reading = told.reading
-    step, batch = whole(reading.text("--ubatch-size")), whole(reading.text("--batch-size"))
+def _put_step(server: ServerSettings) -> None:
+    reading = server.reading
+    step, batch = (
+        parse_size(reading.text("--ubatch-size")),
+        parse_size(reading.text("--batch-size")),
+    )
     if step is None:
         step, why = _TABLE.default("max_num_batched_tokens", None, 0.0)
-        told.assume("max_num_batched_tokens", min(step, batch or step), why)
+        server.assume("max_num_batched_tokens", min(step, batch or step), why)
     else:
-        told.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
+        server.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
 
 
-def _put_layers(told: Told) -> None:
+def _put_layers(server: ServerSettings) -> None:
     """Whole layers in host memory as a share of the weights, where the model is known."""
-    reading = told.reading
-    model = known_model(str(told.values.get("model") or ""))
-    number = whole(reading.value("layers_on_gpu"))
-    told.values["weight_offload"] = 0.0
+    reading = server.reading
+    model = find_model_by_name(str(server.values.get("model") or ""))
+    number = parse_size(reading.value("layers_on_gpu"))
+    server.values["weight_offload"] = 0.0
     if number is not None and model is not None:
         layers = model.num_hidden_layers + 1
-        told.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
+        server.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
     elif number is not None and number < 99:
-        told.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
-    _put_experts(told, model)
+        server.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
+    _put_experts(server, model)
 
 
-def _put_experts(told: Told, model: ModelSpec | None) -> None:
+def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
     """Experts in host memory as a share of the weights: of all layers, or of some."""
-    reading = told.reading
+    reading = server.reading
     places = reading.text("--override-tensor")
     if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or places is not None):
         return
-    layers = whole(reading.text("--n-cpu-moe"))
+    layers = parse_size(reading.text("--n-cpu-moe"))
     is_told = places is None or _ALL_EXPERTS.fullmatch(places) is not None
     if model is None or not model.num_experts or not is_told:
-        told.notes.append(
+        server.notes.append(
             "Experts are kept in host memory: give their share of the weights with --set "
             "weight_offload=SHARE."
         )
         return
     number = sum(group.num_hidden_layers for group in model.layer_groups if group.num_experts)
     part = 1.0 if layers is None or reading.has("--cpu-moe") else min(layers / number, 1)
-    told.put_experts_on_host(model, part, "llama.cpp")
+    server.put_experts_on_host(model, part, "llama.cpp")
 
 
 NAME = "llama-server"
@@ -172,7 +175,7 @@ _ALL = "all"
 _MOST_SLOTS = 256
 
 
-def _worker_quantities(worker: Worker) -> Quantities:
+def _worker_quantities(worker: ServerGroup) -> Quantities:
     values, job = common_quantities(worker), worker.job
     tp, pp = int(worker.values["tensor_parallel"]), int(worker.values["pipeline_parallel"])
     slots = int(worker.values["concurrency"])
@@ -204,36 +207,36 @@ def _worker_quantities(worker: Worker) -> Quantities:
     }
 
 
-def _model(worker: Worker, _: str | None) -> Variable:
+def _model(worker: ServerGroup, _: str | None) -> ShellVariable:
     kind = _FILES.get(str(worker.values["quantization"]), "any type")
-    return Variable(name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {kind}")
+    return ShellVariable(name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {kind}")
 
 
-def _process(server: Server) -> Process:
+def _process(server: ServerCommand) -> Process:
     job = server.worker.job
     arguments = [
-        Argument(words=("llama-server",)),
-        Argument(words=("--model", server.model)),
+        CommandWords(words=("llama-server",)),
+        CommandWords(words=("--model", server.model)),
         *server.listening,
-        *map(Argument.of, server.settings.options),
+        *map(CommandWords.of, server.settings.options),
     ]
     if job["draft_tokens"]:
         spec = named_draft(job)  # GGUF files have no names that are known
         meaning = (
             f"GGUF file of {'the model that' if spec is None else f'{spec.name}, which'} drafts"
         )
-        drafts = Variable(name=DRAFT_MODEL, meaning=meaning)
-        arguments.append(Argument(words=("--spec-draft-model", drafts)))
+        drafts = ShellVariable(name=DRAFT_MODEL, meaning=meaning)
+        arguments.append(CommandWords(words=("--spec-draft-model", drafts)))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan has no prefix caching"
-        arguments.append(Argument(words=("--no-cache-prompt",), note=note))
+        arguments.append(CommandWords(words=("--no-cache-prompt",), note=note))
     return server.process(arguments)
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     NAME,
-    answers=answers,
-    **written_as_servers(
+    answers=read_settings,
+    **server_hooks(
         NAME,
         _worker_quantities,
         _process,
@@ -241,7 +244,7 @@ TARGET = Target.of(
         # GGUF files are none for a benchmark.
         tokenizer=lambda job: (
             job.hub_name
-            or Variable(
+            or ShellVariable(
                 name="TOKENIZER", meaning=f"ORG/NAME or folder of the tokenizer of {job.model.name}"
             )
         ),

@@ -12,93 +12,101 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.launch.option_table import Words
 from planner.launch.shape import model_named
-from planner.launch.targets.trained import as_it_is, ranks_of, read_alone
+from planner.launch.targets.trained import identity, make_reader_target, ranks_of
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading, flag, number, told, worded
+from planner.launch.understood import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    number,
+    option_text,
+    with_unknown_options,
+)
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")
 _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.rope"}
 
 
-def _tell(reading: Reading, found: Gathered) -> Words | None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     """What no row tells of a configuration, or of a command with the one that it names."""
-    values = found.values
-    is_tuned = told(reading, "train_loader.name") == "finetuning"
+    values = settings.values
+    is_tuned = option_text(reading, "train_loader.name") == "finetuning"
     values |= {"adapter": "none", "training_objective": "sft" if is_tuned else "pretrain"}
     if "lora_rank" in values:
         values |= {"adapter": "lora", "framework": "HF Trainer FSDP"}
         if reading.has("model.peft_config.target_modules"):
             values["lora_targets"] = "all_linear"
-        found.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
-    found.put_optimizer(told(reading, "optimizer.name") or "adam")
-    ranks_of(reading, found, number(reading, "--world_size", "-n", "--nproc"))
-    micro = told(reading, "device_train_microbatch_size") or "auto"
-    found.need("micro_batch_size", int(micro) if micro.isdecimal() else None)
+        settings.assume("lora_targets", "query_value", "no target_modules: peft's of most models")
+    settings.put_optimizer(option_text(reading, "optimizer.name") or "adam")
+    ranks_of(reading, settings, number(reading, "--world_size", "-n", "--nproc"))
+    micro = option_text(reading, "device_train_microbatch_size") or "auto"
+    settings.require("micro_batch_size", int(micro) if micro.isdecimal() else None)
     shape = None
     if model := reading.text("model.pretrained_model_name_or_path"):
         values["model"] = model
     elif reading.number("model.d_model"):
         shape = _shape(reading)
-    elif _beside(reading.found) is None and (absent := _called(reading)):
+    elif _beside(reading.command) is None and (absent := _called(reading)):
         values |= {"model": absent, "zero_stage": 3}
         why = f"the configuration of {absent} not found: those of LLM Foundry shard everything"
-        found.defaults["zero_stage"] = why
+        settings.defaults["zero_stage"] = why
     else:
-        found.ask("model")
-    _duration(reading, found)
+        settings.mark_missing("model")
+    _duration(reading, settings)
     if is_tuned and not reading.has("train_loader.dataset.packing_ratio"):
-        found.notes.append(UNPACKED.format(option="max_seq_len"))
+        settings.notes.append(UNPACKED.format(option="max_seq_len"))
     return shape
 
 
-def _beside(found: Found) -> Found | None:
+def _beside(command: ParsedCommand) -> ParsedCommand | None:
     """The configuration that a command names."""
-    named = (found.files.get(one.single or "") for one in found.positional)
+    named = (command.files.get(one.single or "") for one in command.positional)
     return next((one for one in named if one is not None), None)
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """All options, ``${variables.max_seq_len}`` as OmegaConf puts it in."""
-    beside = _beside(found)
-    options = {**(beside.options if beside else {}), **worded(found).options}
+    beside = _beside(command)
+    options = {**(beside.options if beside else {}), **with_unknown_options(command).options}
     return {name: _followed(option, options) for name, option in options.items()}
 
 
-def _called(reading: Reading) -> str | None:
+def _called(reading: OptionReader) -> str | None:
     """The model that the name of a configuration that is not here is that of."""
-    names = (word_option.single or "" for word_option in reading.found.positional)
+    names = (word_option.single or "" for word_option in reading.command.positional)
     stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
     return next((model for stem in stems if (model := model_named(stem))), None)
 
 
-def _followed(given: Given, options: Mapping[str, Given]) -> Given:
+def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
     """The value that ``${variables.max_seq_len}`` stands for, as OmegaConf puts it in."""
-    place = _INTERPOLATED.fullmatch(given.single or "")
+    place = _INTERPOLATED.fullmatch(option.single or "")
     named = options.get(place[1]) if place is not None else None
-    return given if named is None else replace(given, texts=named.texts, spans=named.spans)
+    return option if named is None else replace(option, texts=named.texts, spans=named.spans)
 
 
-def _duration(reading: Reading, found: Gathered) -> None:
+def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Tokens of the run, or how often its samples are trained."""
-    part = _DURATION.match(told(reading, "max_duration") or "")
+    part = _DURATION.match(option_text(reading, "max_duration") or "")
     if part is None:
         return
     amount, unit = int(part[1]), part[2]
     length = reading.number("max_seq_len")
     batch = reading.number("global_train_batch_size")
     if unit == "ep":
-        found.values["epochs"] = amount
+        settings.values["epochs"] = amount
     elif unit == "tok":
-        found.values["total_tokens"] = amount
+        settings.values["total_tokens"] = amount
     elif length and (unit == "sp" or batch):
-        found.values["total_tokens"] = amount * length * (batch or 1 if unit == "ba" else 1)
+        settings.values["total_tokens"] = amount * length * (batch or 1 if unit == "ba" else 1)
 
 
-def _shape(reading: Reading) -> Words:
+def _shape(reading: OptionReader) -> Words:
     """The sizes of an MPT."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
@@ -113,8 +121,10 @@ def _shape(reading: Reading) -> Words:
         "max_position_embeddings": reading.number("max_seq_len"),
         "tie_word_embeddings": flag(reading, "model.tie_word_embeddings", default=True),
         "position_embedding": positions,
-        "gated": told(reading, "model.ffn_config.ffn_type") == "mptglu",
+        "gated": option_text(reading, "model.ffn_config.ffn_type") == "mptglu",
     }
 
 
-TARGET = read_alone("llm-foundry", _tell, _whole, spelled=as_it_is)
+TARGET = make_reader_target(
+    "llm-foundry", _add_unlisted_settings, _merge_config_files, spelled=identity
+)

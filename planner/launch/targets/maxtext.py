@@ -20,24 +20,24 @@ from planner.base.software_enums import (
 )
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Quantities, Remark, Settings, Words, shipped_rows
+from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, shipped_rows
 from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
     MASTER_ADDR,
     NODE_RANK,
     NUM_NODES,
-    Argument,
-    Draft,
-    Job,
-    Target,
-    Variable,
-    gathered,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchTarget,
+    ShellVariable,
     low_rank_words,
+    option_texts,
     override,
     overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.understood import Answers, Reading, gpus_of, number_of
+from planner.launch.understood import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
@@ -45,7 +45,7 @@ AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipel
 _REST = -1
 
 
-def axes_of(job: Job) -> dict[str, int]:
+def axes_of(job: LaunchJob) -> dict[str, int]:
     """The GPUs of each axis within and across nodes.
 
     Raises LaunchError if experts are not split over data-parallel GPUs, copies are not of whole
@@ -195,7 +195,7 @@ _NEAREST = {
 _OF_NONE = ("none", "")
 
 
-def policy_words(job: Job) -> Words:
+def policy_words(job: LaunchJob) -> Words:
     """The policy of a plan, and the place of each tensor where no policy has its name."""
     recompute = str(job["recompute"])
     saved, moved = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
@@ -216,7 +216,7 @@ def policy_words(job: Job) -> Words:
     return placed
 
 
-def remat_of(reading: Reading) -> dict[str, str]:
+def remat_of(reading: OptionReader) -> dict[str, str]:
     """What a file says of it, in the words of the table of terms; nothing said is ``full``.
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
@@ -271,14 +271,14 @@ _LARGEST = 1e9
 _NODE = 8
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What such a command or configuration says.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
-    world = reading.found.world
-    total, each = gpus_of(reading.found.world), number_of(world.gpus_per_node)
-    nodes = number_of(world.num_nodes) or (total // each if total and each else None)
+    world = reading.command.resources
+    total, each = total_gpus(reading.command.resources), parse_int(world.gpus_per_node)
+    nodes = parse_int(world.num_nodes) or (total // each if total and each else None)
 
     def integer(key: str) -> int | None:
         text = reading.text(key) or ""
@@ -297,7 +297,7 @@ def answers(reading: Reading) -> Answers:
         on = "" if wanted is None else f" With --gpus {wanted} the axes must be changed, too."
         raise LaunchError(f"{reading.place}: {error}{on}") from error
     num_gpus = mesh.num_gpus or total
-    sizes, found = mesh.sizes, gathered(reading, "MaxText")
+    sizes, found = mesh.sizes, option_texts(reading, "MaxText")
     values = {"precision": "bf16", **found.values, **remat_of(reading)}
     for axis in ("context", "expert", "pipeline"):
         values[f"{axis}_parallel"] = sizes[axis]
@@ -320,16 +320,18 @@ def answers(reading: Reading) -> Answers:
     if model is not None:
         values["model"] = model
     (values["framework"],) = TARGET.nearest
-    found.asked += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
-    found.asked += ["model"] * (model is None and shape is None)
-    named = [each.option for each in reading.found.unknown]
-    return found.made(
+    found.missing += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
+    found.missing += ["model"] * (model is None and shape is None)
+    named = [each.option for each in reading.command.unknown]
+    return found.build(
         shape=shape if model is None else None,
         used=frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
     )
 
 
-def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]) -> dict[str, int]:
+def _batch(
+    reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
+) -> dict[str, int]:
     each = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
@@ -344,7 +346,7 @@ def _batch(reading: Reading, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
     }
 
 
-def _float(reading: Reading, key: str, default: float) -> float:
+def _float(reading: OptionReader, key: str, default: float) -> float:
     told = reading.amount(key)
     number = default if told is None else told
     if not 0 <= number < _LARGEST:
@@ -352,17 +354,17 @@ def _float(reading: Reading, key: str, default: float) -> float:
     return number
 
 
-def _model(reading: Reading) -> tuple[str | None, Words | None]:
+def _model(reading: OptionReader) -> tuple[str | None, Words | None]:
     """The model that is named, else the sizes that are given."""
     named = reading.text("model_name")
     # The end of a path tells the model, even where its beginning is not known.
     words = [
         (text or each.option).strip("\"'")
-        for each in (*reading.found.positional, *reading.found.unknown)
+        for each in (*reading.command.positional, *reading.command.unknown)
         for text in each.texts or (None,)
     ]
     files = [word for word in words if word.endswith((".yml", ".yaml"))]
-    for name in (named, reading.text("base_config"), *files, reading.found.name):
+    for name in (named, reading.text("base_config"), *files, reading.command.name):
         model = model_of_maxtext(name) if name else None
         if model is not None:
             return model, None
@@ -396,7 +398,7 @@ _PORT = "29500"
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     stage = int(job["zero_stage"])
     return {
         **_model_words(job),
@@ -414,7 +416,7 @@ def _quantities(job: Job) -> Quantities:
     }
 
 
-def _model_words(job: Job) -> Words:
+def _model_words(job: LaunchJob) -> Words:
     """The model by the name that MaxText ships it under, else its sizes."""
     name = maxtext_name(job.model)
     if name is not None:
@@ -438,7 +440,7 @@ def _model_words(job: Job) -> Words:
     }
 
 
-def _batch_words(job: Job) -> Words:
+def _batch_words(job: LaunchJob) -> Words:
     """Sequences of a GPU in a step, and how they are cut into micro-batches."""
     stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
     in_pipeline = stages > 1
@@ -461,7 +463,7 @@ def _batch_words(job: Job) -> Words:
     }
 
 
-def _chunk(job: Job) -> int:
+def _chunk(job: LaunchJob) -> int:
     chunks = int(job["pipeline_parallel"]) * int(job["virtual_pipeline"])
     layers = job.model.num_hidden_layers - job.model.mtp_num_layers
     if layers % chunks:
@@ -479,15 +481,20 @@ _QUANTIZATIONS = {
 }
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     is_adapted = job["adapter"] not in (None, "none")
     module = _ADAPTER_MODULE if is_adapted else _MODULE
-    config = Variable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
+    config = ShellVariable(name="MAXTEXT_PATH", meaning="folder of a checkout of MaxText",
                       suffix=f"/{_CONFIG}")  # fmt: skip
     return training_draft(
         job,
         "maxtext",
-        (*_command(job, module), Argument(words=(config,)), *overrides(settings), *_own_words(job)),
+        (
+            *_command(job, module),
+            CommandWords(words=(config,)),
+            *overrides(settings),
+            *_user_arguments(job),
+        ),
         launcher="",
         environment={"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.92"},
         unexpressed=_strange(job),
@@ -495,39 +502,39 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _command(job: Job, module: str) -> list[Argument]:
+def _command(job: LaunchJob, module: str) -> list[CommandWords]:
     """The program; on several nodes JAX is told where they meet."""
-    program = Argument(words=("python3", "-m", module))
+    program = CommandWords(words=("python3", "-m", module))
     if job.num_nodes == 1:
         return [program]
     meeting = (
-        Variable(name=each.name, meaning=each.meaning, prefix=f"{name}=")
+        ShellVariable(name=each.name, meaning=each.meaning, prefix=f"{name}=")
         for name, each in (
             ("JAX_COORDINATOR_IP", MASTER_ADDR),
             ("NNODES", NUM_NODES),
             ("NODE_RANK", NODE_RANK),
         )
     )
-    return [Argument(words=("env", f"JAX_COORDINATOR_PORT={_PORT}", *meeting)), program]
+    return [CommandWords(words=("env", f"JAX_COORDINATOR_PORT={_PORT}", *meeting)), program]
 
 
-def _own_words(job: Job) -> list[Argument]:
+def _user_arguments(job: LaunchJob) -> list[CommandWords]:
     return [
         override("run_name", "RUN_NAME", "name of the run", "planned"),
         override("base_output_directory", "OUTPUT_PATH", "folder of checkpoints and logs"),
         override("tokenizer_path", "TOKENIZER_MODEL", "ORG/NAME of the tokenizer", job.hub_name),
-        Argument(words=("dataset_type=hf",)),
+        CommandWords(words=("dataset_type=hf",)),
         override("hf_path", "DATA_PATH", "data set on Hugging Face"),
         override("learning_rate", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
     ]
 
 
-def _strange(job: Job) -> tuple[Remark, ...]:
-    sharded: tuple[Remark, ...] = ()
+def _strange(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    sharded: tuple[ParameterNote, ...] = ()
     axes = axes_of(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
         note = "other axes take all data-parallel GPUs: none is left to shard the weights over"
-        sharded = (Remark(parameter="zero_stage", value="3", note=note),)
+        sharded = (ParameterNote(parameter="zero_stage", value="3", note=note),)
     if maxtext_name(job.model) is not None:
         return sharded
     shape = shape_of(job.model)
@@ -535,8 +542,8 @@ def _strange(job: Job) -> tuple[Remark, ...]:
                                      ("norm_bias", "LayerNorm"), ("mlp_bias", "biases"))
              if shape[name]]  # fmt: skip
     note = "no key of MaxText says it of this decoder"
-    remarks = (Remark(parameter="model", value=what, note=note) for what in found)
+    remarks = (ParameterNote(parameter="model", value=what, note=note) for what in found)
     return (*sharded, *remarks)
 
 
-TARGET = Target.of("maxtext", quantities=_quantities, draft=_draft, answers=answers)
+TARGET = LaunchTarget.of("maxtext", quantities=_quantities, draft=_draft, answers=read_settings)

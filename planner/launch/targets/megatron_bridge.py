@@ -14,31 +14,31 @@ from functools import cache
 from itertools import pairwise
 
 from planner.base.records import record
-from planner.documents.shell.text import Changes, Given, stated
+from planner.documents.shell.text import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.imported import require_counts
-from planner.launch.launchers.world import gpu_called
+from planner.launch.launchers.world import parse_gpu_name
 from planner.launch.option_table import (
     FLAG,
-    Accepted,
-    Dialect,
+    OptionAliasTable,
     OptionTable,
+    OptionTexts,
+    ParameterNote,
+    ParserOptions,
     Quantities,
-    Remark,
-    Settings,
     Words,
-    parameters_of,
+    parse_parameters,
     shipped_rows,
 )
-from planner.launch.served import known_model
+from planner.launch.served import find_model_by_name
 from planner.launch.shape import model_named, shape_of
 from planner.launch.target import (
-    Argument,
-    Draft,
-    File,
-    Job,
-    Target,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
     Value,
     filled,
     low_rank_words,
@@ -48,7 +48,7 @@ from planner.launch.target import (
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
-from planner.launch.understood import Answers, Found, Reading, gpus_of
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand, total_gpus
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
@@ -70,7 +70,7 @@ class Recipe:
     """Values of a recipe by option; the GPUs that it is for, and those of the job, if told."""
 
     name: str
-    given: Mapping[str, Given]
+    options: Mapping[str, ParsedOption]
     gpus: int
     num_gpus: int | None
     gpu: str | None
@@ -86,28 +86,28 @@ def _shipped() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
     return found
 
 
-def _model_of(given: Mapping[str, Given]) -> str | None:
+def _model_of(options: Mapping[str, ParsedOption]) -> str | None:
     """The model of a performance script, in its earlier options too."""
-    if (name := _told(given, *_MODEL)) is not None:
+    if (name := _told(options, *_MODEL)) is not None:
         return name
-    family, size = _told(given, "--model_name", "-m"), _told(given, "--model_size", "-s")
+    family, size = _told(options, "--model_name", "-m"), _told(options, "--model_size", "-s")
     return f"{family}_{size}" if family and size else None
 
 
-def _recipe_of(given: Mapping[str, Given], gpu: str | None) -> Recipe | None:
+def _recipe_of(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
     """The recipe that options choose, for a GPU that is known otherwise where they tell none.
 
     None where they are of another program, or no recipe is of what they name.
     """
-    model, kind = _model_of(given), _told(given, *_GPU)
+    model, kind = _model_of(options), _told(options, *_GPU)
     word = kind or (gpu or "").partition("-")[0]
     if model is None or not word:
         return None
-    count = _told(given, *_GPUS) or ""
-    task = _told(given, *_TASK) or "pretrain"
-    precision = _told(given, *_FORMAT) or "bf16"
+    count = _told(options, *_GPUS) or ""
+    task = _told(options, *_TASK) or "pretrain"
+    precision = _told(options, *_FORMAT) or "bf16"
     if precision == "fp8":
-        precision += _told(given, "--fp8_recipe") or "cs"
+        precision += _told(options, "--fp8_recipe") or "cs"
     known = _shipped().get((f"{model}_{task}", f"{word}_{precision.replace('_', '')}"))
     if known is None:
         return None
@@ -118,15 +118,15 @@ def _recipe_of(given: Mapping[str, Given], gpu: str | None) -> Recipe | None:
     texts = {key: text for key, text in row.items() if text and key != "recipe"}
     return Recipe(
         name=row["recipe"],
-        given={key: stated(key, text) for key, text in texts.items()},
+        options={key: implied_option(key, text) for key, text in texts.items()},
         gpus=gpus,
         num_gpus=num_gpus,
-        gpu=gpu_called(word) if kind else None,
+        gpu=parse_gpu_name(word) if kind else None,
     )
 
 
-def _told(given: Mapping[str, Given], *names: str) -> str | None:
-    texts = (given[name].single for name in names if name in given)
+def _told(options: Mapping[str, ParsedOption], *names: str) -> str | None:
+    texts = (options[name].single for name in names if name in options)
     return next((text.lower() for text in texts if text), None)
 
 
@@ -157,7 +157,7 @@ _SECTIONS = (
 _NOTHING = ("", "null", "none", "~", "???")
 # Primus takes a variable of the environment, else what follows the colon.
 _ENVIRONMENT = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*:-?([^{}]*)\}")
-_DIALECT = Dialect.load("megatron-bridge")
+_DIALECT = OptionAliasTable.load("megatron-bridge")
 _SHORT, _RENAMED = _DIALECT.of("short"), _DIALECT.of("is")
 _STAGES, _TENSORS = "pipeline_model_parallel_size", "tensor_model_parallel_size"
 _FSDP, _SHARDING = "use_megatron_fsdp", "ddp.data_parallel_sharding_strategy"
@@ -165,7 +165,7 @@ _LAYOUT, _BATCH = "pipeline_model_parallel_layout", "train.global_batch_size"
 _TARGETS = {"linear_qkv": "query_value", "linear_proj": "attention", "linear_fc1": "all_linear"}
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts an entry point of Megatron-Bridge or NeMo."""
     names = [word.rpartition("/")[2] for word in words[:4]]
     if names[:1] == [_STARTER] and any(word.startswith("--recipe") for word in words):
@@ -175,24 +175,24 @@ def starts(words: Sequence[str]) -> bool:
     return any(name in _PROGRAMS for name in names) or names[:1] == ["nemo"]
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What such a command or document says.
 
     Raises LaunchError if it contradicts itself, or the number of GPUs.
     """
-    found = reading.found
+    found = reading.command
     every = (*found.options.values(), *found.unknown)
     own = {each.option: _with_defaults(each) for each in every}
     words = [text or "" for each in found.positional for text in each.texts]
     if any(word.endswith("megatron_llama_pretraining.py") for word in words):
-        own = {**{key: stated(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
-    recipe = _recipe_of(own, found.world.gpu)
-    given = own if recipe is None else _by_recipe(own, recipe, gpus_of(found.world))
+        own = {**{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
+    recipe = _recipe_of(own, found.resources.gpu)
+    given = own if recipe is None else _by_recipe(own, recipe, total_gpus(found.resources))
     table = OptionTable.load("megatron-lm")
     translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
     if f"--{_LAYOUT.replace('_', '-')}" in translated:
         translated.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout says it, too
-    world = found.world
+    world = found.resources
     nodes = (
         given.get("trainer.num_nodes")
         or given.get("--num_nodes")
@@ -207,13 +207,13 @@ def answers(reading: Reading) -> Answers:
     )
     total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
     world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
-    inner = Reading.of(replace(found, options=translated, world=world), table)
+    inner = OptionReader.of(replace(found, options=translated, resources=world), table)
     require_counts(inner)
     framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
     read = read_megatron(inner, framework)
     model, how = _model(reading, given)
     values = {**read.values, **_own(reading, inner)}
-    known = known_model(model)
+    known = find_model_by_name(model)
     if known is not None and not known.num_experts:
         values = without_experts(values)
     if recipe is not None and recipe.gpu is not None:
@@ -234,13 +234,13 @@ _RECIPE_OPTIONS = (
 
 
 def _of_unknown_recipe(
-    given: Mapping[str, Given],
+    options: Mapping[str, ParsedOption],
     recipe: Recipe | None,
     translated: Collection[str],
     table: OptionTable,
 ) -> dict[str, str]:
     """What a recipe decides that is not known, unless the file sets it, with the reason."""
-    name = _text(given.get("--recipe"))
+    name = _text(options.get("--recipe"))
     if recipe is not None or name is None:
         return {}
     why = f"the recipe {name} is not known, and the file does not set what it decides"
@@ -248,14 +248,16 @@ def _of_unknown_recipe(
     return {row.parameter: why for row in table.rows if row.option in missing}
 
 
-def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -> dict[str, Given]:
+def _by_recipe(
+    own: Mapping[str, ParsedOption], recipe: Recipe, num_gpus: int | None
+) -> dict[str, ParsedOption]:
     """Options with those of a recipe that they leave as they are.
 
     A batch grows with the GPUs, sequences are split where tensors are, and a layout of layers is
     of its own stages.
     """
     said = {_key(name) for name in own}
-    base = {name: each for name, each in recipe.given.items() if _key(name) not in said}
+    base = {name: each for name, each in recipe.options.items() if _key(name) not in said}
     if said & {_STAGES, f"virtual_{_STAGES}"}:
         base.pop(f"model.{_LAYOUT}", None)
     if "1" in [each.single for name, each in own.items() if _key(name) == _STAGES]:
@@ -263,17 +265,17 @@ def _by_recipe(own: Mapping[str, Given], recipe: Recipe, num_gpus: int | None) -
     batch, total = base.get(_BATCH), recipe.num_gpus or num_gpus
     if batch is not None and total and total != recipe.gpus:
         scaled = max(int(batch.single or 1) * total // recipe.gpus, 1)
-        base[_BATCH] = stated(_BATCH, str(scaled))
+        base[_BATCH] = implied_option(_BATCH, str(scaled))
     switches = [each.single for name, each in {**base, **own}.items() if _key(name) == _FSDP]
     if "true" in [(text or "").lower() for text in switches[-1:]]:
-        base[_SHARDING] = stated(_SHARDING, "optim_grads_params")
+        base[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
     splits = (each.single for name, each in {**base, **own}.items() if _key(name) == _TENSORS)
     if "sequence_parallel" not in said and next(splits, None) not in (None, "1"):
-        base["model.sequence_parallel"] = stated("model.sequence_parallel", "true")
+        base["model.sequence_parallel"] = implied_option("model.sequence_parallel", "true")
     return {**base, **own}
 
 
-def _own(reading: Reading, inner: Reading) -> dict[str, str]:
+def _own(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
     """What rows of its own tell in words of ours, by more options than arguments of Megatron do."""
     worded = {row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value}
 
@@ -282,35 +284,37 @@ def _own(reading: Reading, inner: Reading) -> dict[str, str]:
 
     return {
         name: value
-        for name, value in parameters_of(reading.meanings).items()
+        for name, value in parse_parameters(reading.meanings).items()
         if name in worded and len(reading.meanings[name].options) > options(name)
     }
 
 
-def _with_defaults(given: Given) -> Given:
+def _with_defaults(option: ParsedOption) -> ParsedOption:
     """With what Primus takes for variables that nobody sets: ``${PRIMUS_TP:1}``."""
-    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in given.texts)
-    pairs = zip(given.texts, texts, given.spans, strict=True) if given.spans else ()
+    texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in option.texts)
+    pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
-    return replace(given, texts=texts, spans=spans or given.spans)
+    return replace(option, texts=texts, spans=spans or option.spans)
 
 
-def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how: str) -> Answers:
+def _completed(
+    read: LaunchSettings, options: Mapping[str, ParsedOption], model: str | None, how: str
+) -> LaunchSettings:
     """With what these files say otherwise than arguments of Megatron-LM."""
     values, notes, defaults = dict(read.values), list(read.notes), dict(read.defaults)
-    values |= _adapter(given)
-    asked = [name for name in read.asked if name != "model"]
+    values |= _adapter(options)
+    asked = [name for name in read.missing if name != "model"]
     if model is not None:
         values["model"] = model
     elif read.shape is None:
         asked.append("model")
     # Descriptions on Hugging Face and recipes train without it where nothing else is said.
     is_described = model is not None or read.shape is None
-    if is_described and not any(name.endswith("_dropout") for name in given):
+    if is_described and not any(name.endswith("_dropout") for name in options):
         values["dropout"] = "false"
-    off = {name for name, each in given.items() if (_text(each) or "").lower() == "false"}
+    off = {name for name, each in options.items() if (_text(each) or "").lower() == "false"}
     if not any(
-        "distributed_optimizer" in name or ("fsdp" in name and name not in off) for name in given
+        "distributed_optimizer" in name or ("fsdp" in name and name not in off) for name in options
     ):
         values["zero_stage"] = "1"
         defaults["zero_stage"] = "1, as recipes do"
@@ -324,21 +328,21 @@ def _completed(read: Answers, given: Mapping[str, Given], model: str | None, how
         read,
         values=values,
         shape=None if model is not None else read.shape,
-        used=frozenset(name for name, each in given.items() if _is_used(name, each)),
-        ignored=frozenset(name for name in _OF_PRIMUS if name in given),
-        unread=_of_megatron(given),
+        used_options=frozenset(name for name, each in options.items() if _is_used(name, each)),
+        ignored_options=frozenset(name for name in _OF_PRIMUS if name in options),
+        unread=_of_megatron(options),
         defaults={name: text for name, text in defaults.items() if name in values},
-        asked=tuple(asked),
+        missing=tuple(asked),
         notes=tuple(notes),
     )
 
 
-def _of_megatron(given: Mapping[str, Given]) -> frozenset[str]:
+def _of_megatron(options: Mapping[str, ParsedOption]) -> frozenset[str]:
     """Keys of Primus that are arguments of Megatron-LM in its spelling."""
-    keys = [name for name in given if name.startswith(_PRIMUS)]
+    keys = [name for name in options if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
-    known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    known = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     return frozenset(name for name in keys if known.find(_dashed(_key(name))) is not None)
 
 
@@ -348,23 +352,23 @@ _USED = re.compile(
 )
 
 
-def _is_used(name: str, given: Given) -> bool:
+def _is_used(name: str, option: ParsedOption) -> bool:
     """Whether the prediction depends on a key: keys of Primus are arguments of Megatron-LM."""
     options = OptionTable.load("megatron-lm").options
     if name.startswith(_PRIMUS) and _dashed(_key(name)) in options:
         return True
-    return bool(given.texts and _USED.search(name))
+    return bool(option.texts and _USED.search(name))
 
 
-def _translated(given: Mapping[str, Given], flags: set[str]) -> dict[str, Given]:
+def _translated(options: Mapping[str, ParsedOption], flags: set[str]) -> dict[str, ParsedOption]:
     """The arguments of Megatron-LM that the keys stand for."""
-    found: dict[str, Given] = {}
-    for name, each in given.items():
+    found: dict[str, ParsedOption] = {}
+    for name, each in options.items():
         key = _key(name)
         for option, texts in _arguments(key, _text(each), flags):
             spans = each.spans if len(each.spans) == len(texts) else (None,) * len(texts)
             found[option] = replace(each, option=option, texts=texts, spans=spans)
-    switch = next((_text(each) for name, each in given.items() if _key(name) == "fp8"), None)
+    switch = next((_text(each) for name, each in options.items() if _key(name) == "fp8"), None)
     if (switch or "").lower() in ("false", *_NOTHING[1:]):
         found.pop("--fp8-format", None)  # formats are told there whether they are used or not
     return found
@@ -445,20 +449,20 @@ _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
 }
 
 
-def _text(given: Given | None) -> str | None:
+def _text(option: ParsedOption | None) -> str | None:
     """The value of a key; of a list its items with blanks between."""
-    return None if given is None else given.joined
+    return None if option is None else option.joined
 
 
-def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, str]:
+def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[str | None, str]:
     """The model that an entry point or a recipe names, and what to say of it."""
-    words = [text for each in reading.found.positional for text in each.texts if text]
+    words = [text for each in reading.command.positional for text in each.texts if text]
     for before, after in pairwise(words):
         if before.endswith(PROGRAM) and after != SHAPE:
             return after, ""
     names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
-    named = _model_of(given) or next(
-        (_text(given[name]) for name in names if _text(given.get(name))), None
+    named = _model_of(options) or next(
+        (_text(options[name]) for name in names if _text(options.get(name))), None
     )
     if named is None:
         return None, ""
@@ -469,18 +473,20 @@ def _model(reading: Reading, given: Mapping[str, Given]) -> tuple[str | None, st
     return model, f"{named}: {told}."
 
 
-def _adapter(given: Mapping[str, Given]) -> dict[str, str]:
-    found = {name: each for name, each in given.items() if name.startswith("peft.")}
-    mode = _text(given.get("--mode")) or _text(given.get("model.peft.peft_scheme"))
-    if re.search(r"_(?:peft|lora)(?:_|$)", _text(given.get("--recipe")) or ""):
+def _adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
+    found = {name: each for name, each in options.items() if name.startswith("peft.")}
+    mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
+    if re.search(r"_(?:peft|lora)(?:_|$)", _text(options.get("--recipe")) or ""):
         mode = "lora"
     if not found and mode not in ("lora", "dora"):
         return {}
-    rank = _text(given.get("peft.dim")) or _text(given.get("model.peft.lora_tuning.adapter_dim"))
-    modules = _text(given.get("peft.target_modules")) or "linear_fc1 linear_proj"
+    rank = _text(options.get("peft.dim")) or _text(
+        options.get("model.peft.lora_tuning.adapter_dim")
+    )
+    modules = _text(options.get("peft.target_modules")) or "linear_fc1 linear_proj"
     widest = [name for module, name in _TARGETS.items() if module in modules]
     values = {"adapter": "lora", "lora_rank": rank or "32"}
-    if "all_linear" in widest[-1:] and _text(given.get("peft.share_expert_adapters")) == "false":
+    if "all_linear" in widest[-1:] and _text(options.get("peft.share_expert_adapters")) == "false":
         values["expert_adapters"] = "each"
     return {**values, **({"lora_targets": widest[-1]} if widest else {})}
 
@@ -492,7 +498,7 @@ _UNSAVED = "checkpoint.save=null"
 _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     shape = shape_overrides(job) if job.hub_name is None else {}
     shared = megatron_lm.core_words(job)
     has_experts = bool(job.model.num_experts)
@@ -527,7 +533,7 @@ def _quantities(job: Job) -> Quantities:
     }
 
 
-def shape_overrides(job: Job) -> Words:
+def shape_overrides(job: LaunchJob) -> Words:
     """A model's shape in the words of a provider."""
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     if shape["latent_attention"]:
@@ -554,7 +560,7 @@ def _narrowed(request: Request) -> Request:
     return replace(request, settings={"pipeline_parallel": 1, **request.settings})
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
             f"{job.model.name}: a pipeline of layers of several kinds is split by its recipe alone "
@@ -575,10 +581,14 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return training_draft(
         job,
         "megatron-bridge",
-        (Argument(words=(PROGRAM, model)), *overrides(settings), *_own_words(job, is_adapted)),
+        (
+            CommandWords(words=(PROGRAM, model)),
+            *overrides(settings),
+            *_user_arguments(job, is_adapted),
+        ),
         environment=found,
         more=(_UNSAVED,),
-        files=(File(name=PROGRAM, text=program, meaning="what the overrides change"),),
+        files=(LaunchOutputFile(name=PROGRAM, text=program, meaning="what the overrides change"),),
         unexpressed=(
             *(strange_parts(job.model, "Megatron-Bridge") if job.hub_name is None else ()),
             *megatron_lm.uneven_blocks(job),
@@ -587,7 +597,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
+def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
     tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
     found = [
         override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
@@ -608,25 +618,25 @@ def _own_words(job: Job, is_adapted: bool) -> list[Argument]:
     return [*found, override("dataset.data_path", "DATA_PATH", meaning)]
 
 
-def _left(job: Job) -> tuple[Remark, ...]:
+def _left(job: LaunchJob) -> tuple[ParameterNote, ...]:
     found = []
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
-        found.append(Remark(parameter="model.cuda_graph_impl", value="", note=note))
+        found.append(ParameterNote(parameter="model.cuda_graph_impl", value="", note=note))
     if job.hub_name is not None:
         note = f"its shape is taken from config.json of {job.hub_name}"
-        found.append(Remark(parameter="model", value="", note=note))
+        found.append(ParameterNote(parameter="model", value="", note=note))
     return tuple(found)
 
 
-def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """Changes by the keys that the file has; Primus takes arguments of Megatron-LM alone.
 
     Raises LaunchError if primus has no argument for one of them.
     """
-    said = {_key(name): name for name in found.options}
-    is_of_primus = any(name.startswith(_PRIMUS) for name in found.options)
-    known = Accepted.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    said = {_key(name): name for name in command.options}
+    is_of_primus = any(name.startswith(_PRIMUS) for name in command.options)
+    known = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
     own: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
         key = _key(name)
@@ -641,12 +651,12 @@ def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     return own, {}
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     "megatron-bridge",
     quantities=_quantities,
     draft=_draft,
-    answers=answers,
-    starts=starts,
+    answers=read_settings,
+    starts=matches_command,
     honoured=_honoured,
     narrowed=_narrowed,
 )

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Dialect, OptionTable, Quantities, Remark, Settings
-from planner.launch.target import Argument, Draft, Job, Target, Variable
+from planner.launch.option_table import (
+    OptionAliasTable,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+)
+from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 from planner.launch.trainer.writing import json_file, nested
-from planner.launch.understood import Answers, Found, Reading, number_of
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand, parse_int
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
-_DIALECT = Dialect.load("megatron-deepspeed")
+_DIALECT = OptionAliasTable.load("megatron-deepspeed")
 _OFFLOADED = ("cpu", "nvme")
 _FEWEST_EXPERTS = 2
 _EVERY = 2
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a fork of Megatron-DeepSpeed.
 
     >>> starts(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "llama"])
@@ -34,15 +40,15 @@ def starts(words: Sequence[str]) -> bool:
     return is_program and is_deepspeed(words) and "--model_name" not in words
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What such a command says.
 
     Raises LaunchError if it contradicts itself, or the number of GPUs.
     """
-    found = reading.found
+    found = reading.command
     config = _config(found)
     options = _translated(found, config)
-    inner = Reading.of(replace(found, options=options), OptionTable.load("megatron-lm"))
+    inner = OptionReader.of(replace(found, options=options), OptionTable.load("megatron-lm"))
     read = read_megatron(inner, "Megatron-DeepSpeed")
     own, notes = OptionTable.load("megatron-deepspeed"), list(read.notes)
     values = {name: value for name, value in read.values.items() if own.can_say(name, value)}
@@ -58,7 +64,7 @@ def answers(reading: Reading) -> Answers:
         read,
         values=values,
         defaults=defaults,
-        used=read.used
+        used_options=read.used_options
         | ((_DIALECT.names("is") | _DIALECT.names("used")) & frozenset(found.options)),
         notes=(*notes, *told),
     )
@@ -67,19 +73,21 @@ def answers(reading: Reading) -> Answers:
 _DECIDED = ("zero_stage", "flash_attention")
 
 
-def _config(found: Found) -> Mapping[str, Given]:
+def _config(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """The keys of its ``ds_config.json``; none where that is not there."""
-    given = found.options.get("--deepspeed_config") or found.options.get("--deepspeed-config")
+    given = command.options.get("--deepspeed_config") or command.options.get("--deepspeed-config")
     text = given.texts[0] if given is not None and given.texts else None
-    document = found.files.get(text) if text is not None else None
+    document = command.files.get(text) if text is not None else None
     return {} if document is None else document.options
 
 
-def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
+def _translated(
+    command: ParsedCommand, config: Mapping[str, ParsedOption]
+) -> dict[str, ParsedOption]:
     """Arguments as Megatron-LM spells them; those of the configuration where nothing else is."""
-    options: dict[str, Given] = {}
+    options: dict[str, ParsedOption] = {}
     renamed = _DIALECT.of("is")
-    for each in (*found.options.values(), *found.unknown):
+    for each in (*command.options.values(), *command.unknown):
         name = renamed.get(each.option, each.option)
         options[name] = replace(each, option=name)
     for key, name in _DIALECT.of("config").items():
@@ -92,23 +100,23 @@ def _translated(found: Found, config: Mapping[str, Given]) -> dict[str, Given]:
     for name in ("--fp8-hybrid", "--fp8-e4m3"):
         if name in options:
             named = replace(options[name], option="--fp8-format")
-            options["--fp8-format"] = named.saying(name.removeprefix("--fp8-"))
+            options["--fp8-format"] = named.with_value(name.removeprefix("--fp8-"))
     groups = options.get("--num-key-value-heads")
     if groups is not None:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
         options["--group-query-attention"] = _flag("--group-query-attention")
     _correct(options)
-    layers = number_of(options.get("--num-layers"))
-    every = number_of(options.get("--expert-interval")) or _EVERY  # second one has experts
+    layers = parse_int(options.get("--num-layers"))
+    every = parse_int(options.get("--expert-interval")) or _EVERY  # second one has experts
     if "--num-experts" in options and layers and every > 1:
         name = "--moe-layer-freq"
-        options[name] = stated(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
+        options[name] = implied_option(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
     return options
 
 
-def _correct(options: dict[str, Given]) -> None:
+def _correct(options: dict[str, ParsedOption]) -> None:
     """Where the same name means something else."""
-    experts = number_of(options.get("--num-experts"))
+    experts = parse_int(options.get("--num-experts"))
     if experts is not None and experts < _FEWEST_EXPERTS:
         del options["--num-experts"]
     norm = options.get("--normalization")
@@ -118,33 +126,33 @@ def _correct(options: dict[str, Given]) -> None:
     rotary = {"--use-rotary-position-embeddings", "--position-embedding-type"}
     if "--no-position-embedding" in options and not rotary & set(options):
         name = "--position-embedding-type"
-        options[name] = stated(name, "none")
+        options[name] = implied_option(name, "none")
     if "--enable-expert-tensor-parallelism" not in options:
         name = "--expert-tensor-parallel-size"
-        options[name] = stated(name, "1")
+        options[name] = implied_option(name, "1")
     if "--topk" not in options and "--num-experts" in options:
         name = "--moe-router-topk"
-        options.setdefault(name, stated(name, "1"))
+        options.setdefault(name, implied_option(name, "1"))
 
 
-def _flag(name: str) -> Given:
-    return Given(option=name, texts=(), line=1, spans=(), whole=None)
+def _flag(name: str) -> ParsedOption:
+    return ParsedOption(option=name, texts=(), line=1, spans=(), full_span=None)
 
 
-def _text(given: Given | None) -> str:
-    return "" if given is None else given.single or ""
+def _text(option: ParsedOption | None) -> str:
+    return "" if option is None else option.single or ""
 
 
-def _is_true(given: Given | None) -> bool:
-    return _text(given).lower() == "true"
+def _is_true(option: ParsedOption | None) -> bool:
+    return _text(option).lower() == "true"
 
 
 def _zero(
-    reading: Reading, config: Mapping[str, Given], precision: str
+    reading: OptionReader, config: Mapping[str, ParsedOption], precision: str
 ) -> tuple[str, tuple[str, ...]]:
     """The stage, and what is to be said of it: the configuration decides over the argument."""
     told = _text(config.get("zero_optimization.stage")) or _text(
-        reading.found.options.get("--zero-stage")
+        reading.command.options.get("--zero-stage")
     )
     notes: tuple[str, ...] = ()
     if told.isdecimal():
@@ -157,7 +165,7 @@ def _zero(
     return stage, notes
 
 
-def _offload(reading: Reading, config: Mapping[str, Given]) -> str:
+def _offload(reading: OptionReader, config: Mapping[str, ParsedOption]) -> str:
     def is_moved(key: str) -> bool:
         return _text(config.get(f"zero_optimization.{key}.device")) in _OFFLOADED
 
@@ -188,7 +196,7 @@ _UNSAID = {
 }
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     for name, what in _LACKING.items():
         if shape[name]:
@@ -206,8 +214,8 @@ def _quantities(job: Job) -> Quantities:
     }
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
-    path = Variable(
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    path = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
         suffix=f"/{_PROGRAM}",
@@ -215,13 +223,13 @@ def _draft(job: Job, settings: Settings) -> Draft:
     flags = [each for each in settings.options if each.option.startswith("--")]
     document = nested({each.option: each.text for each in settings.options if each not in flags})
     arguments = (
-        Argument(words=(path,)),
-        *map(Argument.of, flags),
-        Argument(words=("--data-impl", "mmap")),
-        *megatron_lm.own_words(job),
+        CommandWords(words=(path,)),
+        *map(CommandWords.of, flags),
+        CommandWords(words=("--data-impl", "mmap")),
+        *megatron_lm.user_arguments(job),
     )
     note = "DeepSpeed deals the layers evenly to the stages, and the first ones get what is over"
-    split = Remark(parameter="--split of the pipeline", value="", note=note)
+    split = ParameterNote(parameter="--split of the pipeline", value="", note=note)
     return training_draft(
         job,
         "megatron-deepspeed",
@@ -233,9 +241,9 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _unsaid(job: Job) -> tuple[Remark, ...]:
+def _unsaid(job: LaunchJob) -> tuple[ParameterNote, ...]:
     shape = shape_words(job.model, 1)
-    sharded = Remark(
+    sharded = ParameterNote(
         parameter="zero_stage",
         value="0",
         note="in bf16 DeepSpeed's optimizer shards its states all the same, as stage 1 does",
@@ -245,10 +253,14 @@ def _unsaid(job: Job) -> tuple[Remark, ...]:
     if shape["qkv_bias"]:
         found.append("biases of queries, keys and values alone")
     note = "Megatron-DeepSpeed has no argument for it"
-    remarks = [Remark(parameter="model", value=what, note=note) for what in found]
+    remarks = [ParameterNote(parameter="model", value=what, note=note) for what in found]
     return (*remarks, *([sharded] if is_sharded else []))
 
 
-TARGET = Target.of(
-    "megatron-deepspeed", quantities=_quantities, draft=_draft, answers=answers, starts=starts
+TARGET = LaunchTarget.of(
+    "megatron-deepspeed",
+    quantities=_quantities,
+    draft=_draft,
+    answers=read_settings,
+    starts=matches_command,
 )

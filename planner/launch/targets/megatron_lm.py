@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Quantities, Remark, Settings, Words, is_command
-from planner.launch.target import Argument, Draft, Job, Target, Variable
-from planner.launch.targets.megatron_read import answers, is_deepspeed, is_swift_document
+from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, is_command
+from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
+from planner.launch.targets.megatron_read import is_deepspeed, is_swift_document, read_settings
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,
@@ -26,7 +26,7 @@ _SEVERAL = ("--recompute-modules", "--offload-modules")
 _DROPOUT = 0.1
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     """What the table turns into arguments: parameters of the plan and what follows from them."""
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
@@ -35,7 +35,7 @@ def _quantities(job: Job) -> Quantities:
     return {**shape_words(job.model, tensor), **core_words(job), **backend_words(job)}
 
 
-def backend_words(job: Job) -> Words:
+def backend_words(job: LaunchJob) -> Words:
     """The kernel of attention where naming one would exclude the only one that fits.
 
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
@@ -46,7 +46,7 @@ def backend_words(job: Job) -> Words:
     return {"flash_attention": None, "latent_backend": "auto"}
 
 
-def run_words(job: Job) -> Words:
+def run_words(job: LaunchJob) -> Words:
     """Those of the run that all versions and forks have: all but the model's shape."""
     return {
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
@@ -60,7 +60,7 @@ def run_words(job: Job) -> Words:
     }
 
 
-def core_words(job: Job) -> Words:
+def core_words(job: LaunchJob) -> Words:
     """Those of the run in Megatron-Core: the split of the layers, experts and what is repeated."""
     has_experts = bool(job.model.num_experts)
     tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
@@ -74,19 +74,19 @@ def core_words(job: Job) -> Words:
     }
 
 
-def dispatcher(job: Job) -> str | None:
+def dispatcher(job: LaunchJob) -> str | None:
     """The plan's own way of tokens to experts; None where it is the framework's."""
     named = str(job["token_dispatcher"])
     return None if named == "auto" else named
 
 
-def save_interval(job: Job) -> int:
+def save_interval(job: LaunchJob) -> int:
     """Steps between checkpoints, as goodput was predicted."""
     interval, step = job.row.get("checkpoint_interval_s"), job.row.get("step_time_s")
     return max(round(interval / step), 1) if interval and step else 1000
 
 
-def recompute_words(job: Job) -> Words:
+def recompute_words(job: LaunchJob) -> Words:
     """How, and of how many layers, activations are computed again."""
     kind, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
     if kind == "full":
@@ -100,7 +100,7 @@ def recompute_words(job: Job) -> Words:
     return {"recompute_modules": modules, "recompute_num_layers": None}
 
 
-def _modules(job: Job, kind: str) -> list[str]:
+def _modules(job: LaunchJob, kind: str) -> list[str]:
     groups = job.model.layer_groups
     if kind == "feed_forward":
         dense = any(group.feed_forward and not group.num_experts for group in groups)
@@ -117,7 +117,7 @@ def _modules(job: Job, kind: str) -> list[str]:
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
 
 
-def overlap_words(job: Job) -> dict[str, bool]:
+def overlap_words(job: LaunchJob) -> dict[str, bool]:
     """What the prediction has beside the computation."""
     overlap, ranks = job.profile.overlap, int(job["data_parallel"] * job["context_parallel"])
     gradients = ranks > 1 and overlap.data_parallel > 0
@@ -129,7 +129,7 @@ def overlap_words(job: Job) -> dict[str, bool]:
     }
 
 
-def recipe_of(job: Job, usual: str) -> str | None:
+def recipe_of(job: LaunchJob, usual: str) -> str | None:
     """The scaling of products in 8 bits: that of the plan, else of the GPU; None without them."""
     if job["precision"] != "fp8":
         return None
@@ -138,7 +138,7 @@ def recipe_of(job: Job, usual: str) -> str | None:
     return "mxfp8" if job.gpu.architecture == "blackwell" else usual
 
 
-def precision_words(job: Job) -> Words:
+def precision_words(job: LaunchJob) -> Words:
     """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
     # Delayed scaling cannot repeat norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
@@ -148,46 +148,50 @@ def precision_words(job: Job) -> Words:
     return {"fp8_format": "e4m3" if recipe == "mxfp8" else "hybrid", "scaling": recipe}
 
 
-def _offloaded(job: Job) -> str | None:
+def _offloaded(job: LaunchJob) -> str | None:
     if "activations" not in job["offload"]:
         return None
     experts = job.model.num_experts and job["recompute"] != "feed_forward"
     return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if experts else "")
 
 
-def words_of(settings: Settings) -> list[Argument]:
+def words_of(settings: OptionTexts) -> list[CommandWords]:
     """Options of the table as arguments; those with several values get a word for each."""
     found = []
     for setting in settings.options:
-        argument = Argument.of(setting)
+        argument = CommandWords.of(setting)
         if setting.option in _SEVERAL and setting.text:
-            argument = Argument(words=(setting.option, *setting.text.split()), note=setting.note)
+            argument = CommandWords(
+                words=(setting.option, *setting.text.split()), note=setting.note
+            )
         found.append(argument)
     return found
 
 
-def own_words(job: Job) -> list[Argument]:
+def user_arguments(job: LaunchJob) -> list[CommandWords]:
     """What only the user knows."""
-    tokenizer = Variable(
+    tokenizer = ShellVariable(
         name="TOKENIZER_MODEL",
         meaning="ORG/NAME or folder of the tokenizer on Hugging Face",
         default=job.hub_name,
     )
-    data = Variable(name="DATA_PATH", meaning="prefix of the data set that preprocess_data.py made")
-    checkpoints = Variable(name="CHECKPOINT_PATH", meaning="folder of the checkpoints")
-    rate = Variable(name="LEARNING_RATE", meaning="the highest learning rate, such as 1.5e-4")
+    data = ShellVariable(
+        name="DATA_PATH", meaning="prefix of the data set that preprocess_data.py made"
+    )
+    checkpoints = ShellVariable(name="CHECKPOINT_PATH", meaning="folder of the checkpoints")
+    rate = ShellVariable(name="LEARNING_RATE", meaning="the highest learning rate, such as 1.5e-4")
     return [
-        Argument(words=("--tokenizer-model", tokenizer)),
-        Argument(words=("--data-path", data)),
-        Argument(words=("--split", "100,0,0"), note="no evaluation"),
-        Argument(words=("--lr", rate)),
-        Argument(words=("--lr-decay-style", "cosine")),
-        Argument(words=("--save", checkpoints)),
-        Argument(words=("--load", checkpoints)),
+        CommandWords(words=("--tokenizer-model", tokenizer)),
+        CommandWords(words=("--data-path", data)),
+        CommandWords(words=("--split", "100,0,0"), note="no evaluation"),
+        CommandWords(words=("--lr", rate)),
+        CommandWords(words=("--lr-decay-style", "cosine")),
+        CommandWords(words=("--save", checkpoints)),
+        CommandWords(words=("--load", checkpoints)),
     ]
 
 
-def environment_of(job: Job) -> dict[str, str]:
+def environment_of(job: LaunchJob) -> dict[str, str]:
     """What the plan assumes of a process's environment."""
     found = {}
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
@@ -199,8 +203,8 @@ def environment_of(job: Job) -> dict[str, str]:
     return found
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
-    program = Variable(
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    program = ShellVariable(
         name="MEGATRON_PATH",
         meaning="folder of a checkout of NVIDIA/Megatron-LM",
         suffix=f"/{PROGRAM if is_hybrid(job.model) else _PROGRAMS[0]}",
@@ -208,14 +212,14 @@ def _draft(job: Job, settings: Settings) -> Draft:
     return training_draft(
         job,
         "megatron-lm",
-        (Argument(words=(program,)), *words_of(settings), *own_words(job)),
+        (CommandWords(words=(program,)), *words_of(settings), *user_arguments(job)),
         environment=environment_of(job),
         unexpressed=(*strange_parts(job.model), *uneven_blocks(job)),
         left=left_of(job),
     )
 
 
-def left_of(job: Job) -> tuple[Remark, ...]:
+def left_of(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """What the plan does not say and Megatron-Core decides."""
     if not job.model.num_experts:
         return ()
@@ -228,18 +232,18 @@ def left_of(job: Job) -> tuple[Remark, ...]:
         "from the model's config.json; neither time nor memory depends on them"
     )
     return (
-        Remark(parameter="--moe-router-load-balancing-type", value="", note=losses),
-        Remark(parameter="router", value="", note=weights),
+        ParameterNote(parameter="--moe-router-load-balancing-type", value="", note=losses),
+        ParameterNote(parameter="router", value="", note=weights),
     )
 
 
-def uneven_blocks(job: Job) -> tuple[Remark, ...]:
+def uneven_blocks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """Layers to repeat that chunks cannot share equally."""
     layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
     if not layers or layers % chunks == 0:
         return ()
     note = f"is given for each chunk, and a stage has {chunks}: nearest, not equal"
-    return (Remark(parameter="recompute_num_layers", value=str(layers), note=note),)
+    return (ParameterNote(parameter="recompute_num_layers", value=str(layers), note=note),)
 
 
 def _starts(words: Sequence[str]) -> bool:
@@ -250,11 +254,11 @@ def _starts(words: Sequence[str]) -> bool:
     return is_program and not is_deepspeed(words)
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     "megatron-lm",
     quantities=_quantities,
     draft=_draft,
-    answers=answers,
+    answers=read_settings,
     starts=_starts,
     is_of=is_swift_document,
 )

@@ -8,32 +8,41 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import MODULES, RecomputedModules
-from planner.base.training_names import ExpertAdapters, TrainingObjective, targets_of
-from planner.documents.shell.text import Given, stated
+from planner.base.training_names import ExpertAdapters, TrainingObjective, nearest_adapter_targets
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.option_table import (
-    Accepted,
-    Dialect,
+    OptionAliasTable,
+    OptionRole,
     OptionTable,
+    ParserOptions,
     Quantity,
-    Role,
     is_command,
     is_document,
 )
-from planner.launch.target import gathered, open_counts
-from planner.launch.targets.megatron_shape import layers_of, shape_read, stages_of, told_layout
+from planner.launch.target import open_counts, option_texts
+from planner.launch.targets.megatron_shape import layers_of, parse_layout, shape_read, stages_of
 from planner.launch.trainer.answers import ADAPTED_TOWER
 from planner.launch.trainer.said import (
     DISTILLED,
     TEACHER,
     objective_of_word,
-    require_known_training,
+    refuse_unknown_training,
 )
-from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, require_split
+from planner.launch.understood import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    require_split,
+    total_gpus,
+)
 
 _TABLE = OptionTable.load("megatron-lm")
 _OF_EXPERTS = {
-    row.parameter for row in _TABLE.rows if "-moe-" in row.option and row.role is not Role.READS
+    row.parameter
+    for row in _TABLE.rows
+    if "-moe-" in row.option and row.role is not OptionRole.READS
 }
 _EQUAL_STAGES = ("Megatron-LM", "Megatron-Bridge", "NeMo")
 _LAYOUT, _CHUNKS = "--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"
@@ -51,7 +60,7 @@ _USUAL_MODULES = ("core_attn", "layernorm+moe_act", "layernorm+mla_up_proj+moe_a
 _AS_THE_REST = "the tensor parallelism of the rest"
 _DROPOUT = 0.1
 # What "auto" of each profile is: the way that its runs went.
-_OWN_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
+_DEFAULT_DISPATCHER = {"Megatron-LM": "alltoall", "Megatron-Bridge": "flex", "NeMo": "flex"}
 _DISPATCHER, _USUAL_DISPATCHER = "--moe-token-dispatcher-type", "allgather"
 
 
@@ -66,13 +75,13 @@ def is_deepspeed(words: Sequence[str]) -> bool:
 _IN_8_BITS, _NARROW = "--fp8-param-gather", "--grad-reduce-in-bf16"
 
 
-def read_megatron(reading: Reading, framework: str) -> Answers:
+def read_megatron(reading: OptionReader, framework: str) -> LaunchSettings:
     """What arguments that Megatron-LM and its forks share say.
 
     Raises LaunchError if they contradict each other, or the number of GPUs.
     """
     _refuse_contradictions(reading)
-    found = gathered(reading, framework)
+    found = option_texts(reading, framework)
     values = found.values
     values["framework"] = framework
     (shape, told), layers = shape_read(reading), layers_of(reading)
@@ -83,16 +92,16 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     values |= _recomputation(reading, int(values["virtual_pipeline"] or 1))
     if "dist_muon" in (reading.text("--optimizer") or ""):
         values["zero_stage"] = "1"  # its states are sharded without another option
-    layout = told_layout(reading, values, layers)
-    found.put("pipeline_layout", layout)
+    layout = parse_layout(reading, values, layers)
+    found.set("pipeline_layout", layout)
     # A layout deals modules of multi-token prediction, too: the model then has them.
     later = "".join(stages_of(layout)).count("m") if layout else 0
     if later and not reading.has("--mtp-num-layers"):
         values["mtp_num_layers"] = str(later)
     rates = map(reading.amount, ("--attention-dropout", "--hidden-dropout"))
     values["dropout"] = str(any((_DROPOUT if r is None else r) > 0 for r in rates)).lower()
-    num_gpus = gpus_of(reading.found.world)
-    found.put("num_gpus", num_gpus)
+    num_gpus = total_gpus(reading.command.resources)
+    found.set("num_gpus", num_gpus)
     tensor = int(values.get("tensor_parallel") or 1)
     context = int(values.get("context_parallel") or 1)
     stages = int(values.get("pipeline_parallel") or 1)
@@ -116,7 +125,7 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
     if not reading.has("--global-batch-size") and num_gpus is not None and micro is not None:
         why = f"{micro * ranks}, a micro-batch of each data-parallel rank"
         found.assume("global_batch_size", micro * ranks, why)
-    found.put("total_tokens", _tokens(reading))
+    found.set("total_tokens", _tokens(reading))
     if reading.value("precision") is None:
         found.notes.append(
             "Neither --bf16 nor --fp16 is there: Megatron-LM then computes in 32 bit, which is not "
@@ -135,14 +144,14 @@ def read_megatron(reading: Reading, framework: str) -> Answers:
             f"{_IN_8_BITS}: predicted as NeMo, whose weights lie in 8 bits alone, too."
         )
     is_whole = all(shape[name] for name in _NEEDED)
-    found.asked += ["num_gpus"] * (num_gpus is None) + open_counts(reading, _TABLE, values)
+    found.missing += ["num_gpus"] * (num_gpus is None) + open_counts(reading, _TABLE, values)
     if is_whole and not shape.get("num_experts"):
         found.values = without_experts(values)
     if not is_whole or not shape["vocab_size"]:
-        found.ask("model")
-    also = {name for name in reading.found.options if name.startswith(_ALSO_USED)}
+        found.mark_missing("model")
+    also = {name for name in reading.command.options if name.startswith(_ALSO_USED)}
     found.values = {name: value for name, value in found.values.items() if value is not None}
-    return found.made(shape=shape if is_whole else None, used=_TABLE.used | also)
+    return found.build(shape=shape if is_whole else None, used=_TABLE.used | also)
 
 
 def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
@@ -151,22 +160,22 @@ def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:
 
 
 def _split_experts(
-    reading: Reading, shape: Mapping[str, object], found: Gathered, tensor: int
+    reading: OptionReader, shape: Mapping[str, object], settings: SettingsBuilder, tensor: int
 ) -> None:
     """Split experts as an option says, or as other matrices are.
 
     NVIDIA/Megatron-LM, megatron/core/parallel_state.py and megatron/training/arguments.py:
     ``expert_tensor_parallel_size`` that is None becomes ``tensor_model_parallel_size``.
     """
-    is_sparse = shape.get("num_experts") or int(found.values.get("expert_parallel", 1)) > 1
-    found.values.pop("expert_tensor_parallel", None)
+    is_sparse = shape.get("num_experts") or int(settings.values.get("expert_parallel", 1)) > 1
+    settings.values.pop("expert_tensor_parallel", None)
     if is_sparse and reading.has(_EXPERTS):
-        found.put("expert_tensor_parallel", reading.number(_EXPERTS))
+        settings.set("expert_tensor_parallel", reading.number(_EXPERTS))
     elif is_sparse and tensor > 1:
-        found.assume("expert_tensor_parallel", tensor, f"{tensor}, {_AS_THE_REST}")
+        settings.assume("expert_tensor_parallel", tensor, f"{tensor}, {_AS_THE_REST}")
 
 
-def _require_stages(reading: Reading, layers: int | None, stages: int, framework: str) -> None:
+def _require_stages(reading: OptionReader, layers: int | None, stages: int, framework: str) -> None:
     """Refuse layers that are no equal stages where the file says no other split."""
     if framework not in _EQUAL_STAGES or not layers or any(map(reading.has, _OTHER_SPLITS)):
         return
@@ -179,17 +188,17 @@ def _require_stages(reading: Reading, layers: int | None, stages: int, framework
         )
 
 
-def _refuse_contradictions(reading: Reading) -> None:
+def _refuse_contradictions(reading: OptionReader) -> None:
     for one, other in _CONTRADICTIONS:
         if reading.has(one) and reading.has(other):
-            lines = sorted(reading.found.options[name].line for name in (one, other))
+            lines = sorted(reading.command.options[name].line for name in (one, other))
             raise LaunchError(
-                f"{reading.found.name}:{lines[1]}: {one} and {other} are both there (line "
+                f"{reading.command.name}:{lines[1]}: {one} and {other} are both there (line "
                 f"{lines[0]}): Megatron-LM refuses that; remove one of them."
             )
 
 
-def _chunks(reading: Reading, layers: int | None, notes: list[str]) -> int | None:
+def _chunks(reading: OptionReader, layers: int | None, notes: list[str]) -> int | None:
     """Chunks of each stage."""
     stages = reading.number("--pipeline-model-parallel-size") or 1
     told, layout = reading.number(_CHUNKS), reading.text(_LAYOUT)
@@ -198,7 +207,7 @@ def _chunks(reading: Reading, layers: int | None, notes: list[str]) -> int | Non
         chunks = stages_of(layout)
         if len(chunks) % stages:
             raise LaunchError(
-                f"{reading.found.name}: {_LAYOUT} has {len(chunks)} "
+                f"{reading.command.name}: {_LAYOUT} has {len(chunks)} "
                 f"chunks, which {stages} stages do not share."
             )
         return len(chunks) // stages
@@ -210,21 +219,21 @@ def _chunks(reading: Reading, layers: int | None, notes: list[str]) -> int | Non
     return max(places // (stages * each), 1)
 
 
-def _dispatcher(reading: Reading, framework: str, found: Gathered) -> str | None:
+def _dispatcher(reading: OptionReader, framework: str, settings: SettingsBuilder) -> str | None:
     """How tokens get to their experts; None where that is the profile's own way."""
-    own, told = _OWN_DISPATCHER.get(framework), reading.text(_DISPATCHER)
+    own, told = _DEFAULT_DISPATCHER.get(framework), reading.text(_DISPATCHER)
     if own is None or not (told or reading.number("--num-experts")):
         return None
-    experts = int(found.values.get("expert_parallel") or 1)
+    experts = int(settings.values.get("expert_parallel") or 1)
     if told is None and framework == "Megatron-LM" and experts > 1:
         told = _USUAL_DISPATCHER
-        found.defaults["token_dispatcher"] = f"{told}, Megatron-LM's default"
+        settings.defaults["token_dispatcher"] = f"{told}, Megatron-LM's default"
     # alltoall_seq of older releases sends the same.
     word = (told or own).removesuffix("_seq")
     return None if word == own else word
 
 
-def _recomputation(reading: Reading, chunks: int) -> dict[str, Quantity | None]:
+def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
     """What is repeated, of how many layers of a stage."""
     kind = reading.value("recompute")
     found: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
@@ -240,7 +249,7 @@ def _recomputation(reading: Reading, chunks: int) -> dict[str, Quantity | None]:
     return found
 
 
-def _tokens(reading: Reading) -> float | None:
+def _tokens(reading: OptionReader) -> float | None:
     """Tokens of the whole run."""
     length, steps, sequences, batch = map(
         reading.number, ("--seq-length", "--train-iters", "--train-samples", "--global-batch-size")
@@ -263,7 +272,7 @@ _EXPERTS = "--expert-tensor-parallel-size"
 _KINDS = ("tuner_type", "train_type")
 _SECTION = "train."
 _OTHER_SECTIONS = ("rollout.", "teacher.", "ref.", "colocate_groups")
-_DIALECT = Dialect.load("megatron-swift")
+_DIALECT = OptionAliasTable.load("megatron-swift")
 
 
 def is_swift_document(values: Mapping[str, object]) -> bool:
@@ -276,23 +285,23 @@ def is_swift_document(values: Mapping[str, object]) -> bool:
     return is_document("megatron-swift", own)
 
 
-def _with_document(found: Found) -> Found:
+def _with_document(command: ParsedCommand) -> ParsedCommand:
     """The document of ms-swift as the command with its options, or a command with the one it names.
 
     What trains has a section of its own where Ray starts it. Source: modelscope/ms-swift,
     ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
     """
-    words = [given.single or "" for given in found.positional]
-    files = (file for file in found.files.values() if is_swift_document(file.options))
+    words = [given.single or "" for given in command.positional]
+    files = (file for file in command.files.values() if is_swift_document(file.options))
     named = next(files, None)
-    is_alone = not words and is_swift_document(found.options)
+    is_alone = not words and is_swift_document(command.options)
     if not (is_alone or (named and is_command("megatron-swift", words))):
-        return found
-    accepted = Accepted.of(("megatron-lm-0.19.2",), _TABLE)
-    options: dict[str, Given] = {}
-    unknown = [*found.unknown]
-    told = found.options if named is None else named.options
-    world = found.world
+        return command
+    accepted = ParserOptions.of(("megatron-lm-0.19.2",), _TABLE)
+    options: dict[str, ParsedOption] = {}
+    unknown = [*command.unknown]
+    told = command.options if named is None else named.options
+    world = command.resources
     if gpu_of_each := told.get(f"{_SECTION}gpus"):
         world = replace(world, num_gpus=gpu_of_each)
     for own_name, given in told.items():
@@ -304,38 +313,40 @@ def _with_document(found: Found) -> Found:
             options[option.name] = replace(given, option=option.name)
         elif given.single == "true":
             options[option.name] = replace(given, option=option.name, texts=(), spans=())
-    positional = found.positional or tuple(stated("", word) for word in ("megatron", "sft"))
-    own = {} if is_alone else found.options
+    positional = command.positional or tuple(
+        implied_option("", word) for word in ("megatron", "sft")
+    )
+    own = {} if is_alone else command.options
     return replace(
-        found,
+        command,
         options={**options, **own},
         unknown=tuple(unknown),
         positional=positional,
-        world=world,
+        resources=world,
     )
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What a command of Megatron-LM says, or one of ms-swift that trains by it.
 
     Raises LaunchError if options contradict each other, or the number of GPUs.
     Raises SpecError if it trains something that is not predicted.
     """
-    given = reading.found
+    given = reading.command
     command = _with_document(given)
     words = [text for one in command.positional for text in one.texts if text]
     if not is_command("megatron-swift", words):
         return read_megatron(reading, "Megatron-LM")
     is_document = command is not given
     found, model = _options(command)
-    reading = Reading.of(found, _TABLE)
+    reading = OptionReader.of(found, _TABLE)
     own = {one.option.lstrip("-").replace("-", "_"): one for one in found.unknown}
     read = read_megatron(reading, "Megatron-LM")
     values, defaults = dict(read.values), dict(read.defaults)
     for row in _DIALECT.defaults:
         if not reading.has(row.into):
             values[row.term], defaults[row.term] = row.word, row.note
-    values |= {"dropout": "false", **_trained(own, words[1], reading.found.name, defaults)}
+    values |= {"dropout": "false", **_trained(own, words[1], reading.command.name, defaults)}
     if length := _text(own, "max_length"):
         values["sequence_length"] = length
         objective = values.get("training_objective")
@@ -351,7 +362,7 @@ def answers(reading: Reading) -> Answers:
     if values["adapter"] != "none":
         values["framework"] = "Megatron-Bridge"
         notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
-    asked = tuple(name for name in read.asked if name not in values)
+    asked = tuple(name for name in read.missing if name not in values)
     is_adapted = values["adapter"] != "none"
     if frozen := _text(own, "freeze_vit"):
         values["freeze_vision_tower"] = "true" if is_adapted else frozen
@@ -362,9 +373,11 @@ def answers(reading: Reading) -> Answers:
     if _text(own, "rlhf_type") == DISTILLED:
         notes.append(TEACHER)
     whole_model = {"freeze_llm"} if _text(own, "freeze_llm") == "false" else set()
-    used = _also_bare(read.used | _named(own, _DIALECT.names("used")) | {"--load", "--model"})
+    used = _also_bare(
+        read.used_options | _named(own, _DIALECT.names("used")) | {"--load", "--model"}
+    )
     ignored = _also_bare(
-        read.ignored
+        read.ignored_options
         | _named(own, {*_DIALECT.names("ignored"), *whole_model})
         | {name for name in given.options if name.startswith(_OTHER_SECTIONS)}
     )
@@ -372,10 +385,10 @@ def answers(reading: Reading) -> Answers:
         read,
         values=values,
         defaults=defaults,
-        asked=asked,
+        missing=asked,
         notes=tuple(notes),
-        used=used,
-        ignored=ignored - used,
+        used_options=used,
+        ignored_options=ignored - used,
         unread=read.unread | {*(found.options if is_document else ())},
     )
 
@@ -387,7 +400,7 @@ def _also_bare(names: Collection[str]) -> frozenset[str]:
 
 
 def _trained(
-    own: dict[str, Given], command: str, name: str, defaults: dict[str, str]
+    own: dict[str, ParsedOption], command: str, name: str, defaults: dict[str, str]
 ) -> dict[str, str]:
     """All weights, or adapters with those of each expert."""
     found: dict[str, str] = {}
@@ -396,7 +409,7 @@ def _trained(
     elif command == "sft":
         found["training_objective"] = "sft"
     kind = next((text for one in _KINDS if (text := _text(own, one))), "full")
-    require_known_training(kind, name)
+    refuse_unknown_training(kind, name)
     if kind == "full":
         return {**found, "adapter": "none"}
     rank = _text(own, "lora_rank")
@@ -407,35 +420,35 @@ def _trained(
         **found,
         "adapter": "lora",
         "lora_rank": rank or "8",
-        "lora_targets": str(targets := targets_of(modules)),
+        "lora_targets": str(targets := nearest_adapter_targets(modules)),
         **({"expert_adapters": each} if targets is AdapterTargets.ALL_LINEAR else {}),
     }
 
 
-def _options(found: Found) -> tuple[Found, str | None]:
+def _options(command: ParsedCommand) -> tuple[ParsedCommand, str | None]:
     """The options as ms-swift's parser has them, and the model.
 
     Experts are whole where nothing splits them; its flags take a word, which Megatron-LM's own do
     not; and there its ``--model`` is the short form of another option.
     """
-    named = found.options.get(_SHORT)
+    named = command.options.get(_SHORT)
     off = {
         name
-        for name, option in found.options.items()
+        for name, option in command.options.items()
         if not option.texts
-        and re.search(rf"--{name[2:].replace('-', '[-_]')}[\s\\=]+false\b", found.text)
+        and re.search(rf"--{name[2:].replace('-', '[-_]')}[\s\\=]+false\b", command.text)
     }
-    left = {name: option for name, option in found.options.items() if name not in {*off, _SHORT}}
+    left = {name: option for name, option in command.options.items() if name not in {*off, _SHORT}}
     if _EXPERTS not in left:
-        left[_EXPERTS] = stated(_EXPERTS, "1", found.line)
-    return replace(found, options=left), None if named is None else named.texts[0]
+        left[_EXPERTS] = implied_option(_EXPERTS, "1", command.line)
+    return replace(command, options=left), None if named is None else named.texts[0]
 
 
-def _text(own: dict[str, Given], name: str) -> str | None:
+def _text(own: dict[str, ParsedOption], name: str) -> str | None:
     given = own.get(name)
     texts = [text for text in given.texts if text] if given is not None else []
     return " ".join(texts) or None
 
 
-def _named(own: dict[str, Given], names: Collection[str]) -> set[str]:
+def _named(own: dict[str, ParsedOption], names: Collection[str]) -> set[str]:
     return {given.option for name, given in own.items() if name in names}

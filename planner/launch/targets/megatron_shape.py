@@ -11,10 +11,10 @@ from typing import TypeVar
 from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
-from planner.launch.option_table import Quantities, Remark, Words
+from planner.launch.option_table import ParameterNote, Quantities, Words
 from planner.launch.shape import shape_of
-from planner.launch.target import Job
-from planner.launch.understood import Reading
+from planner.launch.target import LaunchJob
+from planner.launch.understood import OptionReader
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
@@ -123,7 +123,7 @@ def _state_words(state: AttentionSpec | None) -> Words:
     }
 
 
-def split_words(job: Job) -> Words:
+def split_words(job: LaunchJob) -> Words:
     """The split that was priced: nothing where it is even, else the two ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
@@ -190,7 +190,7 @@ def stages_of(layout: str) -> list[str]:
         raise LaunchError(str(error)) from error
 
 
-def told_layout(reading: Reading, values: Quantities, layers: int | None) -> str | None:
+def parse_layout(reading: OptionReader, values: Quantities, layers: int | None) -> str | None:
     """The layout that options tell, or that of the layers of the first and of the last stage.
 
     None where a pipeline is split as it would be without them.
@@ -252,7 +252,7 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
     }
 
 
-def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, ...]:
+def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
     """What a model has and no argument says: the model that starts differs there."""
     found = {
         "norms beside those before attention and feed-forward": any(
@@ -283,7 +283,7 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Remark, 
         ),
     }
     return tuple(
-        Remark(parameter="model", value=part, note=f"{tool} has no argument for it")
+        ParameterNote(parameter="model", value=part, note=f"{tool} has no argument for it")
         for part, is_there in found.items()
         if is_there
     )
@@ -313,12 +313,12 @@ def expert_layers(text: str, num_layers: int) -> list[bool] | None:
     return (layers * min(int(repeated or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
-def layers_of(reading: Reading) -> int | None:
+def layers_of(reading: OptionReader) -> int | None:
     """Layers of the model."""
     return reading.number("--num-layers") or reading.number("--encoder-num-layers")
 
 
-def shape_read(reading: Reading, prefix: str = "--") -> tuple[Words, list[str]]:
+def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[str]]:
     """The shape that arguments of Megatron tell, and what of it is not certain."""
     number, value = reading.number, reading.value
     notes: list[str] = []
@@ -353,7 +353,7 @@ def shape_read(reading: Reading, prefix: str = "--") -> tuple[Words, list[str]]:
     return shape, notes
 
 
-def _vocabulary(reading: Reading) -> int | None:
+def _vocabulary(reading: OptionReader) -> int | None:
     told = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
     if told:
         return told
@@ -369,7 +369,7 @@ def _vocabulary(reading: Reading) -> int | None:
     return _VOCABULARIES.get(tokenizer)
 
 
-def _attention(reading: Reading, hidden: int | None, heads: int | None) -> Words:
+def _attention(reading: OptionReader, hidden: int | None, heads: int | None) -> Words:
     number = reading.number
     if reading.has("--multi-latent-attention"):
         return {
@@ -390,7 +390,7 @@ def _attention(reading: Reading, hidden: int | None, heads: int | None) -> Words
     }
 
 
-def _experts(reading: Reading, shape: Words, layers: int, notes: list[str]) -> Words:
+def _experts(reading: OptionReader, shape: Words, layers: int, notes: list[str]) -> Words:
     number = reading.number
     if not number("--num-experts"):
         return {}

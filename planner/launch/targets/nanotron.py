@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.targets.trained import put_batch, put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading, gpus_of
+from planner.launch.targets.trained import make_reader_target, put_batch, put_tokens, ranks_of
+from planner.launch.understood import OptionReader, ParsedCommand, SettingsBuilder, total_gpus
 
 _MODEL = "model.model_config."
 _NOTHING = ("", "null", "none", "~")
@@ -27,9 +27,9 @@ _WITHOUT_COPY = (
 )
 
 
-def _tell(reading: Reading, found: Gathered) -> Words | None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     """What no row tells of a configuration, or of a command with the one that it names."""
-    values = found.values
+    values = settings.values
     if int(values.get("expert_parallel") or 1) > 1:
         raise LaunchError(
             f"{reading.place}: expert_parallel_size above 1 is not read: nanotron counts its GPUs "
@@ -38,50 +38,50 @@ def _tell(reading: Reading, found: Gathered) -> Words | None:
     mode, recomputes = (
         (reading.text(f"parallelism.{key}") or "").lower() for key in ("tp_mode", "recompute_layer")
     )
-    _put_batch_and_gpus(reading, found)
+    _put_batch_and_gpus(reading, settings)
     values["sequence_parallel"] = mode == "reduce_scatter"
     values["recompute"] = "full" if recomputes == "true" else "none"
     if (reading.text("optimizer.accumulate_grad_in_fp32") or "true").lower() == "false":
-        found.notes.append(_WITHOUT_COPY)
+        settings.notes.append(_WITHOUT_COPY)
     shape = _shape(reading)
     if shape is None:
-        found.ask("model")
-    put_tokens(found, reading.number("tokens.train_steps"))
+        settings.mark_missing("model")
+    put_tokens(settings, reading.number("tokens.train_steps"))
     return shape
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """The configuration that a command names."""
-    named = found.options.get("--config-file")
-    document = found.files.get((named and named.single) or "")
-    return {**(document.options if document else {}), **found.options}
+    named = command.options.get("--config-file")
+    document = command.files.get((named and named.single) or "")
+    return {**(document.options if document else {}), **command.options}
 
 
-def _put_batch_and_gpus(reading: Reading, found: Gathered) -> None:
+def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """GPUs of the launcher, else of the layout, and the batch of a step."""
     sizes = {
-        word: int(found.values.get(f"{name}_parallel") or 1)
+        word: int(settings.values.get(f"{name}_parallel") or 1)
         for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
     }
     copies = reading.number("parallelism.dp")
-    total = gpus_of(reading.found.world) or (copies and copies * prod(sizes.values()))
-    ranks = ranks_of(reading, found, total, **sizes)
+    total = total_gpus(reading.command.resources) or (copies and copies * prod(sizes.values()))
+    ranks = ranks_of(reading, settings, total, **sizes)
     if ranks is None:
-        found.ask("global_batch_size")
+        settings.mark_missing("global_batch_size")
         return
     steps = reading.number("tokens.batch_accumulation_per_replica") or 0
     if steps:
-        put_batch(found, ranks, steps)
+        put_batch(settings, ranks, steps)
     engine = (reading.text("parallelism.pp_engine") or "").lower()
     if engine in (*_NOTHING, "afab") and steps > sizes["pp"] > 1:
-        found.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
+        settings.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 
-def _shape(reading: Reading) -> Words | None:
+def _shape(reading: OptionReader) -> Words | None:
     """The sizes of the model; None where the file has none."""
     texts = {
         name.removeprefix(_MODEL): (reading.text(name) or "").lower()
-        for name in reading.found.options
+        for name in reading.command.options
         if name.startswith(_MODEL)
     }
     told = {name: text for name, text in texts.items() if text not in _NOTHING}
@@ -117,4 +117,4 @@ def _shape(reading: Reading) -> Words | None:
     }
 
 
-TARGET = read_alone("nanotron", _tell, _whole)
+TARGET = make_reader_target("nanotron", _add_unlisted_settings, _merge_config_files)

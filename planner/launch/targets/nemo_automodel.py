@@ -11,27 +11,32 @@ import math
 from collections.abc import Mapping
 from math import prod
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.launch.imported import MODEL_SPLITS, SPLITS
-from planner.launch.launchers.world import gpu_called
-from planner.launch.targets.trained import plain, put_tokens, read_alone
+from planner.launch.launchers.world import parse_gpu_name
+from planner.launch.targets.trained import make_reader_target, put_tokens, strip_dashes
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import (
-    Found,
-    Gathered,
-    Reading,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
     flag,
-    gpus_of,
     number,
+    option_text,
     require_split,
-    told,
+    total_gpus,
 )
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",
             "BenchmarkingRecipeForNextTokenPrediction")  # fmt: skip
-_TRAINED_ELSE = ("teacher_model.", "peft.use_dora", "qat.", "freeze_config.freeze_language_model")
+_UNSUPPORTED_TRAINING = (
+    "teacher_model.",
+    "peft.use_dora",
+    "qat.",
+    "freeze_config.freeze_language_model",
+)
 _MODELS = ("model.pretrained_model_name_or_path", "model.config.pretrained_model_name_or_path",
            "model.config.name_or_path", "model.config")  # fmt: skip
 _LENGTHS = ("packed_sequence.packed_sequence_size", "packed_sequence.pack_size",
@@ -46,40 +51,41 @@ _OF_GB200 = 4
 _EMPTY = 3
 
 
-def _tell(reading: Reading, found: Gathered) -> None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """What no row tells of a configuration, or of a command with its own overrides of one."""
     _refuse(reading)
     for split in SPLITS:
-        found.values.setdefault(split, 1)
-    found.need("model", _model(reading))
-    _adapter(reading, found)
-    _states(reading, found)
-    _gpus(reading, found)
-    _batch(reading, found)
+        settings.values.setdefault(split, 1)
+    settings.require("model", _model(reading))
+    _adapter(reading, settings)
+    _states(reading, settings)
+    _gpus(reading, settings)
+    _batch(reading, settings)
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """The configuration that a command names, with the overrides of the command."""
-    own: dict[str, Given] = {plain(each.option): each for each in found.unknown}
-    own |= found.options
+    own: dict[str, ParsedOption] = {strip_dashes(each.option): each for each in command.unknown}
+    own |= command.options
     options = [own[name] for name in ("--config", "-c", "c", "config") if name in own]
-    if not found.positional and not options:
+    if not command.positional and not options:
         return own
-    words = [one.single for one in (*options, *found.positional)]
+    words = [one.single for one in (*options, *command.positional)]
     named = [word for word in words if word and word.endswith((".yaml", ".yml"))]
-    document = next((found.files[name] for name in named if name in found.files), None)
+    document = next((command.files[name] for name in named if name in command.files), None)
     if document is None:
         name = named[0] if named else "its YAML"
         raise LaunchError(
-            f"{found.name}:{found.line}: {name} says what NeMo AutoModel trains and is not beside "
+            f"{command.name}:{command.line}: {name} says what NeMo AutoModel trains and is "
+            "not beside "
             "it: put it there, or give that file with --from."
         )
     return {**document.options, **own}
 
 
-def _refuse(reading: Reading) -> None:
-    recipe = told(reading, "recipe", "recipe._target_")
-    names = (name for name in reading.found.options if name.startswith(_TRAINED_ELSE))
+def _refuse(reading: OptionReader) -> None:
+    recipe = option_text(reading, "recipe", "recipe._target_")
+    names = (name for name in reading.command.options if name.startswith(_UNSUPPORTED_TRAINING))
     what = next((name for name in names if flag(reading, name)), "")
     if recipe and not any(one.lower() in recipe for one in _RECIPES):
         what = f"recipe {reading.text('recipe') or reading.text('recipe._target_')}"
@@ -93,9 +99,9 @@ def _refuse(reading: Reading) -> None:
         )
 
 
-def _model(reading: Reading) -> str | None:
+def _model(reading: OptionReader) -> str | None:
     return next(
-        (text for key in _MODELS if told(reading, key) and (text := reading.text(key))), None
+        (text for key in _MODELS if option_text(reading, key) and (text := reading.text(key))), None
     )
 
 
@@ -107,19 +113,19 @@ def _layers(model: str) -> int | None:
         return None
 
 
-def _adapter(reading: Reading, found: Gathered) -> None:
+def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
     """What is trained, and the matrices that have an adapter."""
-    values = found.values
-    if told(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
-        told(reading, "recipe", "recipe._target_")
+    values = settings.values
+    if option_text(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
+        option_text(reading, "recipe", "recipe._target_")
     ):
         frozen = flag(reading, "freeze_config.freeze_vision_tower", default=True)
         values["freeze_vision_tower"] = frozen
-    if not any(name.startswith("peft.") for name in reading.found.options):
+    if not any(name.startswith("peft.") for name in reading.command.options):
         return
     values["adapter"] = "qlora" if flag(reading, "quantization.load_in_4bit") else "lora"
-    found.assume("lora_rank", 8, "no peft.dim: 8 is NeMo AutoModel's")
-    given = reading.found.options.get("peft.target_modules")
+    settings.assume("lora_rank", 8, "no peft.dim: 8 is NeMo AutoModel's")
+    given = reading.command.options.get("peft.target_modules")
     modules = [text.rpartition(".")[2] for text in given.texts if text] if given else []
     is_all = not modules or {*modules} & {"*_proj", "*"}
     values["lora_targets"] = "all_linear" if is_all else ",".join(modules)
@@ -127,10 +133,10 @@ def _adapter(reading: Reading, found: Gathered) -> None:
     values["expert_adapters"] = "each" if "*" in modules else "none"
 
 
-def _states(reading: Reading, found: Gathered) -> None:
+def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
     """How states are sharded, kept and updated, and what is computed again."""
-    values = found.values
-    strategy = told(reading, "distributed.strategy", "distributed._target_") or ""
+    values = settings.values
+    strategy = option_text(reading, "distributed.strategy", "distributed._target_") or ""
     if "ddp" in strategy:
         stage = 0
     elif "megatron" in strategy or strategy == "mfsdp":
@@ -140,28 +146,30 @@ def _states(reading: Reading, found: Gathered) -> None:
         keys = _RESHARDS if int(values["expert_parallel"]) > 1 else _RESHARDS[:1]
         stage = 3 if flag(reading, *keys, default=not is_apart) else 2
     values["zero_stage"] = stage
-    repeats = told(reading, *_REPEATS) or "false"
+    repeats = option_text(reading, *_REPEATS) or "false"
     values["recompute"] = {"true": "full", "false": "none"}.get(repeats, repeats)
-    away = [name for name in reading.found.options if name.startswith("distributed.offload_policy")]
-    values["offload"] = "optimizer_weights" if told(reading, *away) else "none"
+    away = [
+        name for name in reading.command.options if name.startswith("distributed.offload_policy")
+    ]
+    values["offload"] = "optimizer_weights" if option_text(reading, *away) else "none"
     if values.get("precision") != "fp8":
         values.pop("fp8_recipe", None)
-    loss = told(reading, "loss_fn._target_") or ""
+    loss = option_text(reading, "loss_fn._target_") or ""
     if "maskedcrossentropy" in loss and flag(reading, "loss_fn.fp32_upcast", default=True):
         values["loss_kernel"] = "eager"
     values["optimizer"] = "adam"
-    found.put_optimizer(told(reading, "optimizer._target_") or "adam")
+    settings.put_optimizer(option_text(reading, "optimizer._target_") or "adam")
 
 
-def _gpus(reading: Reading, found: Gathered) -> None:
+def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """GPUs of the launcher, of the layout, or those on which its authors run the file."""
-    values = found.values
+    values = settings.values
     sizes = {split: int(values[split]) for split in MODEL_SPLITS}
-    total = gpus_of(reading.found.world) or number(reading, "--nproc-per-node")
+    total = total_gpus(reading.command.resources) or number(reading, "--nproc-per-node")
     require_split(reading, total, **sizes)
     copies = number(reading, "distributed.dp_size")
-    name, _, each = (told(reading, "skypilot.accelerators") or "").partition(":")
-    if name and (gpu := gpu_called(name)):
+    name, _, each = (option_text(reading, "skypilot.accelerators") or "").partition(":")
+    if name and (gpu := parse_gpu_name(name)):
         values["gpu"] = gpu
     if total is None and name:
         total = (int(each) if each.isdecimal() else 1) * (
@@ -171,7 +179,7 @@ def _gpus(reading: Reading, found: Gathered) -> None:
         total = copies * prod(sizes.values())
     nodes = number(reading, "benchmark.num_nodes", "ci.nodes")
     if total is None and nodes:
-        is_gb200 = "gb200" in (told(reading, "ci.cluster_tag") or "")
+        is_gb200 = "gb200" in (option_text(reading, "ci.cluster_tag") or "")
         each_node = number(reading, "ci.nproc_per_node") or (
             _OF_GB200 if is_gb200 else _GPUS_PER_NODE
         )
@@ -179,15 +187,15 @@ def _gpus(reading: Reading, found: Gathered) -> None:
         local, batch = (int(values.get(name) or 1) for name in _BATCHES)
         if not rest and not batch % (local * ranks):
             total = nodes * each_node
-            found.defaults["num_gpus"] = f"{nodes} x {each_node}, on which its authors run it"
+            settings.defaults["num_gpus"] = f"{nodes} x {each_node}, on which its authors run it"
     if total is None:
-        found.ask("num_gpus")
-    found.put("num_gpus", total)
+        settings.mark_missing("num_gpus")
+    settings.set("num_gpus", total)
 
 
-def _batch(reading: Reading, found: Gathered) -> None:
+def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage."""
-    values = found.values
+    values = settings.values
     stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
     local, batch = (int(values.get(name) or 0) for name in _BATCHES)
     if total and local:
@@ -198,50 +206,50 @@ def _batch(reading: Reading, found: Gathered) -> None:
                 f"{local} x data-parallel ranks = {step}: NeMo AutoModel refuses that."
             )
         if stages > 1 and batch > step:
-            found.notes.append(
+            settings.notes.append(
                 f"Its pipeline fills and drains {batch // step} times a step, for each local "
                 "batch: predicted is once."
             )
     if stages > 1:
         keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]
         values["micro_batch_size"] = number(reading, *keys) or 1
-        _chunks(reading, found, stages)
+        _chunks(reading, settings, stages)
     length = number(reading, *_LENGTHS)
-    found.put("sequence_length", length)
+    settings.set("sequence_length", length)
     if length is None:
-        found.ask("sequence_length")
+        settings.mark_missing("sequence_length")
     if length is None or not number(reading, *_LENGTHS[:3]):
-        found.notes.append(
+        settings.notes.append(
             UNPACKED.format(option="the assumed length" if length is None else "that")
         )
-    put_tokens(found, number(reading, "step_scheduler.max_steps"))
+    put_tokens(settings, number(reading, "step_scheduler.max_steps"))
 
 
-def _chunks(reading: Reading, found: Gathered, stages: int) -> None:
+def _chunks(reading: OptionReader, settings: SettingsBuilder, stages: int) -> None:
     """Chunks of layers of a stage, as its schedule interleaves them; theirs may be unequal."""
     schedule, rounding = (
-        told(reading, *(section + name for section in _PIPELINES)) or ""
+        option_text(reading, *(section + name for section in _PIPELINES)) or ""
         for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")
     )
     if schedule in ("", "1f1b", "gpipe"):
         return
     each = number(reading, *(f"{section}layers_per_stage" for section in _PIPELINES))
-    chunks, model = 2, found.values.get("model")
+    chunks, model = 2, settings.values.get("model")
     layers = _layers(model) if each and model else None
     if each and layers:
         parts = math.ceil(layers / each) / stages
         chunks = max(math.floor(parts) if rounding == "down" else math.ceil(parts), 1)
-    found.values["virtual_pipeline"] = chunks
+    settings.values["virtual_pipeline"] = chunks
     if layers and layers % (stages * chunks):
         near = min(
             (chunks, chunks + 1, max(chunks - 1, 1)),
             key=lambda one: (-layers % (stages * one) > _EMPTY, abs(one - chunks)),
         )
-        found.values["virtual_pipeline"] = near
-        found.notes.append(
+        settings.values["virtual_pipeline"] = near
+        settings.notes.append(
             f"Its {layers} layers are dealt unevenly to {stages * chunks} chunks: "
             f"{stages * near} equal ones are predicted, with embedding and logits in the last."
         )
 
 
-TARGET = read_alone("nemo-automodel", _tell, _whole)
+TARGET = make_reader_target("nemo-automodel", _add_unlisted_settings, _merge_config_files)

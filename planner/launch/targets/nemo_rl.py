@@ -14,12 +14,21 @@ from math import prod
 
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm, TrainingObjective
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.documents.writing import yaml_text
 from planner.errors import LaunchError
 from planner.launch.imported import MODEL_SPLITS
-from planner.launch.option_table import Quantities, Remark, Settings
-from planner.launch.target import Argument, Draft, File, Job, Target, Variable, gathered, override
+from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    ShellVariable,
+    option_texts,
+    override,
+)
 from planner.launch.targets.rl_steps import (
     OUTPUT,
     put_lengths,
@@ -32,27 +41,27 @@ from planner.launch.targets.rl_steps import (
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
+    note_updates,
     put_lora,
     put_megatron_split,
     put_objective,
     put_plain,
     put_token_budget,
     require_ranks,
-    tell_updates,
     unread_of_sections,
 )
 from planner.launch.trainer.said import TEACHER
 from planner.launch.trainer.writing import nested
 from planner.launch.understood import (
     NOTHING,
-    Answers,
-    Found,
-    Gathered,
-    Reading,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
     flag,
     number,
-    told,
-    worded,
+    option_text,
+    with_unknown_options,
 )
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
@@ -70,12 +79,12 @@ _SECTIONS = (
 )
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts NeMo-RL."""
     return any(_PROGRAM.fullmatch(word.rpartition("/")[2]) for word in words[:3])
 
 
-def is_of(values: Mapping[str, object]) -> bool:
+def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document is a configuration of NeMo-RL, or what one changes of another.
 
     >>> is_of({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
@@ -88,19 +97,19 @@ def is_of(values: Mapping[str, object]) -> bool:
     return "policy.model_name" in values
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What the update of the policy is; see the module.
 
     Raises LaunchError if the GPUs cannot be split as it says.
     """
-    file, absent = _whole(reading.found)
-    reading = replace(reading, found=file)
-    found = gathered(reading, "NeMo-RL")
+    file, absent = _merge_config_files(reading.command)
+    reading = replace(reading, command=file)
+    found = option_texts(reading, "NeMo-RL")
     values = found.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
     put_plain(found, precision)
     model = reading.text("policy.model_name") or ""
-    found.need("model", None if model.lower() in NOTHING else model)
+    found.require("model", None if model.lower() in NOTHING else model)
     if absent:
         names = " and ".join(absent)
         found.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
@@ -114,7 +123,7 @@ def answers(reading: Reading) -> Answers:
         ("global_batch_size", batch, 512),
         ("micro_batch_size", micro, 4),
     ):
-        found.put(term, told_value)
+        found.set(term, told_value)
         found.assume(term, usual, f"{usual} is that of grpo_math_1B.yaml")
     _gpus(reading, found)
     if "num_gpus" in values:  # with packing it counts the tokens of so many sequences
@@ -134,20 +143,20 @@ def answers(reading: Reading) -> Answers:
         put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, found)
     used = TARGET.table.used
-    return found.made(used=used, **unread_of_sections(reading, _SECTIONS, used))
+    return found.build(used=used, **unread_of_sections(reading, _SECTIONS, used))
 
 
 _SKIPS = "skip_reference_policy_logprobs_calculation"
 
 
-def _whole(found: Found) -> tuple[Found, list[str]]:
+def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str]]:
     """With the configuration that a command names, and those that they begin from.
 
     Also the names of those that are not here.
     """
     absent: list[str] = []
-    found = worded(found)
-    options = _inherited(found, absent)
+    command = with_unknown_options(command)
+    options = _inherited(command, absent)
 
     def value(key: str) -> str | None:
         return None if key not in options else options[key].single
@@ -155,44 +164,45 @@ def _whole(found: Found) -> tuple[Found, list[str]]:
     for key, option in options.items():
         if (text := option.single) and (told := interpolated(text, value)) not in (None, text):
             options[key] = replace(option, texts=(told,))
-    return replace(found, options=options), absent
+    return replace(command, options=options), absent
 
 
-def _inherited(found: Found, absent: list[str]) -> dict[str, Given]:
+def _inherited(command: ParsedCommand, absent: list[str]) -> dict[str, ParsedOption]:
     """The options of a document over those that it begins from, the last of which is used.
 
     A section with ``_override_`` (``nemo_rl/utils/config.py``), and null, replace the whole one.
     """
-    options: dict[str, Given] = {}
+    options: dict[str, ParsedOption] = {}
     for key in ("defaults", "--config"):
-        given = found.options.get(key)
+        given = command.options.get(key)
         for name in filter(None, () if given is None else given.texts):
-            if name in found.files:
-                options |= _inherited(found.files[name], absent)
+            if name in command.files:
+                options |= _inherited(command.files[name], absent)
             else:
                 absent.append(name)
     ends = "._override_"
     over = tuple(
-        name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}." for name in found.options
+        name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}."
+        for name in command.options
     )
     kept = {
         name: option for name, option in options.items() if not (over and name.startswith(over))
     }
-    return {**kept, **found.options}
+    return {**kept, **command.options}
 
 
-def _has_section(reading: Reading, name: str) -> bool:
-    return any(option.startswith(f"{name}.") for option in reading.found.options)
+def _has_section(reading: OptionReader, name: str) -> bool:
+    return any(option.startswith(f"{name}.") for option in reading.command.options)
 
 
-def _on_dtensor(reading: Reading, found: Gathered) -> None:
+def _on_dtensor(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Sharded by FSDP2, which also splits tensors and sequences."""
-    values = found.values
+    values = settings.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
         is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
         named = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
-        put_lora(reading, found, rank, *named)
+        put_lora(reading, settings, rank, *named)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
@@ -209,14 +219,14 @@ def _on_dtensor(reading: Reading, found: Gathered) -> None:
 _RANK = 8
 
 
-def _on_megatron(reading: Reading, found: Gathered) -> None:
+def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Tensors, stages, sequences and experts split by Megatron-Core."""
-    values = found.values
+    values = settings.values
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
         rank = number(reading, f"{_MEGATRON}peft.dim") or _RANK
-        put_lora(reading, found, rank, f"{_MEGATRON}peft.target_modules")
-    put_megatron_split(reading, found, _MEGATRON)
+        put_lora(reading, settings, rank, f"{_MEGATRON}peft.target_modules")
+    put_megatron_split(reading, settings, _MEGATRON)
     if values.get("expert_parallel", 1) == 1:
         values.pop("expert_parallel", None)
         values.pop("expert_tensor_parallel", None)
@@ -228,16 +238,16 @@ def _on_megatron(reading: Reading, found: Gathered) -> None:
     is_away = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
     values["offload"] = "optimizer" if is_away else "none"
     repeats = flag(reading, f"{_MEGATRON}activation_checkpointing")
-    kind = told(reading, f"{_MEGATRON}recompute_granularity") or "full"
+    kind = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
     values["recompute"] = kind if repeats else "none"
 
 
-def _gpus(reading: Reading, found: Gathered) -> None:
+def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Those of the cluster that train: all, or but for those that generate alone."""
-    values = found.values
+    values = settings.values
     each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
     if each is None:
-        found.ask("num_gpus")
+        settings.mark_missing("num_gpus")
         return
     total = each * (nodes or 1)
     if not flag(reading, "policy.generation.colocated.enabled", default=True):
@@ -245,28 +255,28 @@ def _gpus(reading: Reading, found: Gathered) -> None:
         apart = number(reading, f"{resources}gpus_per_node") or each
         apart *= number(reading, f"{resources}num_nodes") or 1
         if apart < total:
-            found.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
+            settings.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
             total -= apart
     values["num_gpus"] = total
-    _token_budget(reading, found, total // require_ranks(reading, found, total))
+    _token_budget(reading, settings, total // require_ranks(reading, settings, total))
 
 
-def _token_budget(reading: Reading, found: Gathered, copies: int) -> None:
+def _token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
     """Tokens of a micro-batch where sequences are packed, or batched by their lengths."""
     for way, usual in _BY_TOKENS.items():
         tokens = number(reading, f"{way}.train_mb_tokens")
         if tokens and flag(reading, f"{way}.enabled", default=usual):
-            batch = int(found.values["global_batch_size"])
-            put_token_budget(found, tokens, None if batch % copies else batch // copies)
+            batch = int(settings.values["global_batch_size"])
+            put_token_budget(settings, tokens, None if batch % copies else batch // copies)
 
 
-def _updates(reading: Reading, found: Gathered) -> None:
+def _updates(reading: OptionReader, settings: SettingsBuilder) -> None:
     """How many updates a step of its own is, and tokens of all of them."""
     sections = _ALGORITHMS[:3]
     prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
     each = number(reading, *(f"{section}num_generations_per_prompt" for section in sections))
-    batch = found.values["global_batch_size"]
-    tell_updates(found, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
+    batch = settings.values["global_batch_size"]
+    note_updates(settings, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
 
 
 _GENERATION = "policy.generation."
@@ -275,22 +285,25 @@ _CONTROLLED, _SAMPLER, _ORDERED = "async_rl.", "async_rl.sampler.", "in_order"
 """Of its single controller, whose weights change while answers are generated."""
 
 
-def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
-    values = found.values
+    values = settings.values
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
     divides = flag(reading, "grpo.normalize_rewards", default=True)
     values["algorithm"] = str(Algorithm.GRPO if divides else Algorithm.RLOO)
     if flag(reading, "grpo.use_dynamic_sampling"):
-        put_redrawn(found)
+        put_redrawn(settings)
     if _has_section(reading, "ppo"):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
     prompt = number(reading, "data.max_input_seq_length")
     is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence
     put_lengths(
-        found, length, number(reading, f"{_GENERATION}max_new_tokens"), prompt if is_own else None
+        settings,
+        length,
+        number(reading, f"{_GENERATION}max_new_tokens"),
+        prompt if is_own else None,
     )
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
     for way, usual in _BY_TOKENS.items():
@@ -298,26 +311,28 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
         if tokens and flag(reading, f"{way}.enabled", default=usual):
             values["micro_batch_tokens"] = tokens
     steps = number(reading, "grpo.max_num_steps")
-    found.put("max_steps", None if steps == _UNBOUND else steps)
-    _put_placement(reading, update, found)
+    settings.set("max_steps", None if steps == _UNBOUND else steps)
+    _put_placement(reading, update, settings)
 
 
 _UNBOUND = 1_000_000
 """``max_num_steps`` of grpo_math_1B.yaml: epochs bound it."""
 
 
-def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_placement(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Where trainer and engine run, and how old the weights of answers may be."""
-    values = found.values
+    values = settings.values
     if values.get("engine") == "sglang":
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
-        found.put("rollout_gpu_memory", share)
+        settings.set("rollout_gpu_memory", share)
     is_apart = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
     age = number(reading, *(f"{one}max_trajectory_age_steps" for one in _ASYNC)) or 1
     goes_on = flag(reading, *(f"{one}in_flight_weight_updates" for one in _ASYNC))
     streams = any(flag(reading, f"{one}enabled") for one in _ASYNC)
-    if any(name.startswith(_CONTROLLED) for name in reading.found.options):
-        ordered = (told(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
+    if any(name.startswith(_CONTROLLED) for name in reading.command.options):
+        ordered = (option_text(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
         window = "max_lookahead_versions" if ordered else "max_staleness_versions"
         lead = reading.number(f"{_SAMPLER}{window}")
         age = 1 if lead is None else lead
@@ -328,7 +343,7 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
     train = update.values.get("num_gpus")
     each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
     rollout = (each or 0) * (nodes or 1) - int(train or 0)
-    put_split(found, apart if is_apart else Placement.COLOCATED, train, rollout)
+    put_split(settings, apart if is_apart else Placement.COLOCATED, train, rollout)
 
 
 CONFIG = "grpo.yaml"
@@ -339,7 +354,7 @@ _DIVERGENCE = 0.01
 """``reference_policy_kl_penalty`` of grpo_math_1B.yaml."""
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     """What its words need that the plan has otherwise.
 
     Raises LaunchError if it cannot be told so.
@@ -389,28 +404,28 @@ def _quantities(job: Job) -> Quantities:
     return words
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     options = {each.option: each.text for each in settings.options}
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(nested(options), notes)
-    checkout = Variable(name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_FOLDER)
+    checkout = ShellVariable(name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_FOLDER)
     arguments = (
-        Argument(words=("uv", "run", "--project", checkout)),
-        Argument(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
-        Argument(words=("--config", CONFIG)),
+        CommandWords(words=("uv", "run", "--project", checkout)),
+        CommandWords(words=(replace(checkout, suffix="/examples/run_grpo.py"),)),
+        CommandWords(words=("--config", CONFIG)),
         override("checkpointing.checkpoint_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
     )
-    file = File(name=CONFIG, text=text, meaning="what NeMo-RL trains, and how")
+    file = LaunchOutputFile(name=CONFIG, text=text, meaning="what NeMo-RL trains, and how")
     return step_draft(job, "nemo-rl", arguments, files=(file,), left=_LEFT)
 
 
 _LEFT = (
-    Remark(
+    ParameterNote(
         parameter="data",
         value="",
         note=f"those of the recipe: yours go into data and env of {CONFIG}",
     ),
-    Remark(
+    ParameterNote(
         parameter="learning rate",
         value="",
         note="lr of policy.megatron_cfg.optimizer or policy.optimizer, and its scheduler: yours; "
@@ -436,12 +451,17 @@ def _narrowed(request: Request) -> Request:
 
 
 TARGET = reader_of_steps(
-    Target.of(
-        "nemo-rl", answers=answers, starts=starts, is_of=is_of, inherits=True, narrowed=_narrowed
+    LaunchTarget.of(
+        "nemo-rl",
+        answers=read_settings,
+        starts=matches_command,
+        is_of=matches_document,
+        inherits=True,
+        narrowed=_narrowed,
     ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
-    whole=lambda found: _whole(found)[0],
+    whole=lambda found: _merge_config_files(found)[0],
     version="NeMo-RL 0.7",
     quantities=_quantities,
     draft=_draft,

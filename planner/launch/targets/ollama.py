@@ -11,12 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.launch.option_table import OptionTable, shipped_rows
-from planner.launch.served import known_model, whole
-from planner.launch.target import Target
+from planner.launch.served import find_model_by_name, parse_size
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import llama_server
-from planner.launch.understood import ONGOING, Answers, Found, Reading, World
+from planner.launch.understood import (
+    ONGOING,
+    JobResources,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+)
 from planner.specs.quantization import checkpoint_of
 
 NAME = "ollama"
@@ -32,46 +38,48 @@ _SPREAD = ("1", "true")
 _BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
 
-def with_models(found: Sequence[Found]) -> list[Found]:
+def with_models(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
     """Without servers of Ollama where other commands say what these load."""
-    servers = [one for one in found if one.target == NAME and _words(one)[1:2] == ["serve"]]
-    loads = any(one.target == NAME and one not in servers for one in found)
-    return [one for one in found if not (loads and one in servers)]
+    servers = [one for one in commands if one.target == NAME and _words(one)[1:2] == ["serve"]]
+    loads = any(one.target == NAME and one not in servers for one in commands)
+    return [one for one in commands if not (loads and one in servers)]
 
 
-def _words(found: Found) -> list[str]:
-    return [word_option.single or "" for word_option in found.positional]
+def _words(command: ParsedCommand) -> list[str]:
+    return [word_option.single or "" for word_option in command.positional]
 
 
-def modelfile_of(text: str, name: str) -> Found | None:
+def modelfile_of(text: str, name: str) -> ParsedCommand | None:
     """The instructions of a Modelfile; None of a text that is none."""
     is_called = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
         name.lower().endswith(".modelfile")
     )
-    options: dict[str, Given] = {}
+    options: dict[str, ParsedOption] = {}
     for line, words in enumerate(text.split("\n"), start=1):
         if match := _INSTRUCTION.match(words.strip()):
             option = match["name"].rpartition(" ")[2]
             option = option.upper() if option == match["name"] else option
-            options[option] = stated(option, match["text"].strip("\"'"), line)
+            options[option] = implied_option(option, match["text"].strip("\"'"), line)
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     begins = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))
     if "FROM" not in options or not (is_called or begins):
         return None
-    return Found(target=NAME, name=name, text=text, line=options["FROM"].line, options=options)
+    return ParsedCommand(
+        target=NAME, name=name, text=text, line=options["FROM"].line, options=options
+    )
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The model that is loaded, for as many requests as run at once."""
-    found = reading.found
+    found = reading.command
     file = found.files.get(reading.text("-f") or "")
     options = {**(file.options if file else {}), **found.options}
     texts = {name: given.single or "" for name, given in options.items()}
     words = _words(found)
     name = texts.get("FROM") or (words[2] if words[1:2] in (["run"], ["pull"]) else "")
-    parallel = whole(_variable(found, "OLLAMA_NUM_PARALLEL")) or 1
-    context = whole(texts.get("num_ctx") or _variable(found, "OLLAMA_CONTEXT_LENGTH"))
+    parallel = parse_size(_variable(found, "OLLAMA_NUM_PARALLEL")) or 1
+    context = parse_size(texts.get("num_ctx") or _variable(found, "OLLAMA_CONTEXT_LENGTH"))
     cache = _BY_VARIABLE.get((_variable(found, "OLLAMA_KV_CACHE_TYPE") or "").lower())
     said: dict[str, str | None] = {
         "--parallel": str(parallel),
@@ -82,26 +90,26 @@ def answers(reading: Reading) -> Answers:
         "--cache-type-v": cache,
         **_weights(name),
     }
-    given = {option: stated(option, text) for option, text in said.items() if text}
+    given = {option: implied_option(option, text) for option, text in said.items() if text}
     if ONGOING in found.options:
         given[ONGOING] = found.options[ONGOING]
     spreads = _variable(found, "OLLAMA_SCHED_SPREAD") in _SPREAD
-    is_told = found.world.num_gpus is not None and found.world.num_gpus.line == 0
-    world = found.world if spreads or is_told else World(gpu=found.world.gpu)
+    is_told = found.resources.num_gpus is not None and found.resources.num_gpus.line == 0
+    world = found.resources if spreads or is_told else JobResources(gpu=found.resources.gpu)
     environment = found.environment if spreads else {}
-    inner = replace(found, options=given, world=world, environment=environment)
-    told = llama_server.answers(Reading.of(inner, OptionTable.load(llama_server.NAME)))
+    inner = replace(found, options=given, resources=world, environment=environment)
+    told = llama_server.read_settings(OptionReader.of(inner, OptionTable.load(llama_server.NAME)))
     return _as_ollama(told, name, _variable(found, "OLLAMA_NUM_PARALLEL") is None)
 
 
-def _as_ollama(told: Answers, name: str, is_alone: bool) -> Answers:
-    values, notes = dict(told.values), [*told.notes]
-    if not known_model(str(values.get("model") or "")):
+def _as_ollama(settings: LaunchSettings, name: str, is_alone: bool) -> LaunchSettings:
+    values, notes = dict(settings.values), [*settings.notes]
+    if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
         notes += [f"The model is not known from the name {name}."] if name else []
     if not values.get("num_gpus"):
         notes.append("One GPU is taken where the model fits on it, else all there are.")
-    defaults = dict(told.defaults)
+    defaults = dict(settings.defaults)
     kind = str(values.get("quantization"))
     if kind not in name.lower():
         usual = f"{kind} is usual in its library"
@@ -109,9 +117,14 @@ def _as_ollama(told: Answers, name: str, is_alone: bool) -> Answers:
     if is_alone:
         defaults["concurrency"] = "OLLAMA_NUM_PARALLEL is 1 by default"
     asked = () if "model" in values else ("model",)
-    used = frozenset({*told.used, "FROM", "num_ctx", "num_batch", "num_gpu", "-f"})
+    used = frozenset({*settings.used_options, "FROM", "num_ctx", "num_batch", "num_gpu", "-f"})
     return replace(
-        told, values=values, notes=tuple(notes), defaults=defaults, asked=asked, used=used
+        settings,
+        values=values,
+        notes=tuple(notes),
+        defaults=defaults,
+        missing=asked,
+        used_options=used,
     )
 
 
@@ -137,15 +150,15 @@ def _weights(name: str) -> Mapping[str, str]:
     return {"--hf-repo": f"{model}:{type_of}"} if base else {}
 
 
-def _variable(found: Found, name: str) -> str | None:
+def _variable(command: ParsedCommand, name: str) -> str | None:
     """A variable of the server: in the environment of the command, else as the text sets it."""
-    own = found.environment.get(name)
+    own = command.environment.get(name)
     if own is not None and re.fullmatch(r"[\w.]+", own.single or ""):
         return own.single
     value = rf"\b{name}[\"']?\s*[=:]\s*[\"']?(?:\$\{{\w+:?-)?([\w.]+)"
     in_list = rf"name:\s*[\"']?{name}[\"']?\s+value:\s*[\"']?([\w.]+)"
-    set_by = re.search(value, found.text) or re.search(in_list, found.text)
+    set_by = re.search(value, command.text) or re.search(in_list, command.text)
     return None if set_by is None else set_by[1]
 
 
-TARGET = Target.of("ollama", answers=answers)
+TARGET = LaunchTarget.of("ollama", answers=read_settings)

@@ -13,12 +13,12 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
-from planner.launch.option_table import Quantities, Remark, Settings
-from planner.launch.target import Argument, Draft, Job, Target, Variable
+from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets.rl_steps import (
     MODEL,
     OUTPUT,
-    is_apart,
+    has_separate_gpus,
     per_rank,
     put_lengths,
     put_redrawn,
@@ -28,29 +28,29 @@ from planner.launch.targets.rl_steps import (
     step_words,
 )
 from planner.launch.targets.trained import (
+    make_update_reader,
+    note_updates,
     put_lora,
     put_objective,
     put_token_budget,
-    read_update,
-    tell_updates,
 )
 from planner.launch.understood import (
-    Answers,
-    Gathered,
-    Reading,
+    LaunchSettings,
+    OptionReader,
+    SettingsBuilder,
     flag,
-    gpus_of,
     number,
+    option_text,
     require_split,
-    told,
-    worded,
+    total_gpus,
+    with_unknown_options,
 )
 
 _MODULE = "openrlhf.cli.train_"
 _OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a training program of OpenRLHF.
 
     >>> starts(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
@@ -59,12 +59,12 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.startswith(_MODULE) for word in words[:4])
 
 
-def _tell(reading: Reading, found: Gathered) -> None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """What the update of the policy is; see the module."""
-    values = found.values
+    values = settings.values
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
-        put_lora(reading, found, rank, "--target_modules", "--ds.lora.target_modules")
+        put_lora(reading, settings, rank, "--target_modules", "--ds.lora.target_modules")
         if flag(reading, "--load_in_4bit", "--ds.load_in_4bit"):
             values["adapter"] = "qlora"
     values["framework"] = "HF Trainer" if rank else "DeepSpeed"
@@ -74,20 +74,20 @@ def _tell(reading: Reading, found: Gathered) -> None:
         values["cp_comm_type"] = "p2p"
     values["pipeline_parallel"] = 1
     zero = next((n for o in _ZERO if (n := reading.number(o)) is not None), None)
-    found.put("zero_stage", zero)
-    found.assume("zero_stage", 2, "2 is OpenRLHF's --zero_stage")
+    settings.set("zero_stage", zero)
+    settings.assume("zero_stage", 2, "2 is OpenRLHF's --zero_stage")
     values["offload"] = "optimizer" if flag(reading, *_AWAY) else "none"
     values["recompute"] = "full" if flag(reading, *_REPEATS) else "none"
     word = _word(reading)
     if word in _OBJECTIVES:
         values["training_objective"] = _OBJECTIVES[word]
-        found.put("sequence_length", number(reading, "--max_len", "--data.max_len"))
-        found.assume("sequence_length", 2048, "no --max_len: 2,048 tokens are OpenRLHF's")
-        gpus = gpus_of(reading.found.world)
+        settings.set("sequence_length", number(reading, "--max_len", "--data.max_len"))
+        settings.assume("sequence_length", 2048, "no --max_len: 2,048 tokens are OpenRLHF's")
+        gpus = total_gpus(reading.command.resources)
     else:
-        _on_rollouts(reading, found)
+        _on_rollouts(reading, settings)
         gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
-    _batch(reading, found, gpus)
+    _batch(reading, settings, gpus)
 
 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
@@ -110,61 +110,63 @@ _DYNAMIC = ("--use_dynamic_batch", "--train.dynamic_batch_enable")
 _MICRO_TOKENS = 16192
 _BUDGET = ("--train_max_tokens_per_gpu", "--train.max_tokens_per_gpu")
 _MICRO = ("--micro_train_batch_size", "--train.micro_batch_size")
-_WHOLE = ("--train_batch_size", "--train.batch_size")
+_GLOBAL_BATCH_OPTIONS = ("--train_batch_size", "--train.batch_size")
 _GENERATED = ("--rollout_batch_size", "--rollout.batch_size")
 _SAMPLES = ("--n_samples_per_prompt", "--rollout.n_samples_per_prompt")
 
 
-def _word(reading: Reading) -> str:
+def _word(reading: OptionReader) -> str:
     """What the name of the program trains."""
-    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
+    words = [
+        text for word_option in reading.command.positional for text in word_option.texts if text
+    ]
     words += filter(None, [reading.text("--module")])  # as launchers call it
     module = next((word for word in words if word.startswith(_MODULE)), "")
     return module.removeprefix(_MODULE)
 
 
-def _on_rollouts(reading: Reading, found: Gathered) -> None:
+def _on_rollouts(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Prompts with their answers at their most, and whether a reference model reads them."""
     longest = number(reading, "--max_len", "--data.max_len")
     prompt, answer = number(reading, *_PROMPT), number(reading, *_ANSWER)
     if longest and prompt is None:
-        found.values["sequence_length"] = longest
+        settings.values["sequence_length"] = longest
     else:
-        found.values["sequence_length"] = (prompt or 1024) + (answer or 1024)
+        settings.values["sequence_length"] = (prompt or 1024) + (answer or 1024)
         if prompt is None or answer is None:
             why = "prompts and answers of 1,024 tokens are OpenRLHF's"
-            found.defaults["sequence_length"] = why
+            settings.defaults["sequence_length"] = why
     weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
-    has_critic = (told(reading, *_ESTIMATOR) or "gae") == "gae"
-    put_objective(found, not weights or weights[0] > 0, has_critic=has_critic)
+    has_critic = (option_text(reading, *_ESTIMATOR) or "gae") == "gae"
+    put_objective(settings, not weights or weights[0] > 0, has_critic=has_critic)
     generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
-    tell_updates(found, "OpenRLHF", generated, number(reading, *_WHOLE) or 128)
+    note_updates(settings, "OpenRLHF", generated, number(reading, *_GLOBAL_BATCH_OPTIONS) or 128)
 
 
-def _batch(reading: Reading, found: Gathered, gpus: int | None) -> None:
+def _batch(reading: OptionReader, settings: SettingsBuilder, gpus: int | None) -> None:
     """Sequences of an update, and of a micro-batch on each rank."""
-    values = found.values
+    values = settings.values
     sizes = {name: int(values[name]) for name in ("tensor_parallel", "context_parallel")}
     require_split(reading, gpus, **sizes)
     if gpus is None:
-        found.ask("num_gpus")
+        settings.mark_missing("num_gpus")
     else:
         values["num_gpus"] = gpus
-    found.put("global_batch_size", number(reading, *_WHOLE))
-    found.assume("global_batch_size", 128, "128 is OpenRLHF's --train_batch_size")
+    settings.set("global_batch_size", number(reading, *_GLOBAL_BATCH_OPTIONS))
+    settings.assume("global_batch_size", 128, "128 is OpenRLHF's --train_batch_size")
     batch = int(values["global_batch_size"])
     copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
     if flag(reading, *_DYNAMIC):
         budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * prod(sizes.values())
         share = batch // copies if copies and batch % copies == 0 else None
-        put_token_budget(found, budget, share)
+        put_token_budget(settings, budget, share)
         return
-    found.put("micro_batch_size", number(reading, *_MICRO))
-    found.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")
+    settings.set("micro_batch_size", number(reading, *_MICRO))
+    settings.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")
 
 
 _COLOCATED = ("--colocate_all_models", "--train.colocate_all")
-_BESIDE = ("--colocate_actor_ref", "--train.colocate_actor_ref", *_COLOCATED)
+_COLOCATION_OPTIONS = ("--colocate_actor_ref", "--train.colocate_actor_ref", *_COLOCATED)
 _STREAMS = ("--async_train", "--train.async_enable")
 _QUEUE = ("--async_queue_size", "--train.async_queue_size")
 _PARTIAL = ("--partial_rollout", "--train.partial_rollout_enable")
@@ -172,21 +174,21 @@ _ENGINES = ("--vllm_num_engines", "--vllm.num_engines")
 _FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
 
 
-def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
     """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
-    values = found.values
+    values = settings.values
     values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
     answer, prompt = number(reading, *_ANSWER), number(reading, *_PROMPT)
     if prompt is None and answer is not None and answer < length:
         prompt = length - answer
-    put_lengths(found, length, answer, prompt)
+    put_lengths(settings, length, answer, prompt)
     prompts = number(reading, "--data.max_samples")
     if prompts is not None and "prompts_per_step" in values:
         episodes = number(reading, "--train.num_episodes") or 1
         values["max_steps"] = max(prompts * episodes // int(values["prompts_per_step"]), 1)
     if flag(reading, *_FILTERS):
-        put_redrawn(found)
+        put_redrawn(settings)
     if flag(reading, *_DYNAMIC):
         budget = number(reading, *_BUDGET) or _MICRO_TOKENS
         ranks = int(values["context_parallel"]) * int(values["tensor_parallel"])
@@ -194,37 +196,41 @@ def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
         values["micro_batch_tokens"] = max(budget * ranks, length)
     else:
         values["micro_batch_tokens"] = int(update.values["micro_batch_size"]) * length
-    _put_placement(reading, update, found)
+    _put_placement(reading, update, settings)
 
 
-def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_placement(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Where trainer and engines run; asynchronous engines are never on the trainer's GPUs."""
-    values = found.values
+    values = settings.values
     placement = Placement.COLOCATED if flag(reading, *_COLOCATED) else Placement.SEPARATE
     if flag(reading, *_STREAMS):
         placement = Placement.ASYNC
         values["staleness"] = number(reading, *_QUEUE) or 1
         values["partial_rollout"] = flag(reading, *_PARTIAL)
-    if values["reference_model"] and not any(flag(reading, option) for option in _BESIDE):
-        found.notes.append("Its reference model has GPUs of its own: it is taken to be beside.")
+    if values["reference_model"] and not any(
+        flag(reading, option) for option in _COLOCATION_OPTIONS
+    ):
+        settings.notes.append("Its reference model has GPUs of its own: it is taken to be beside.")
     engines = number(reading, *_ENGINES)
     if engines is None and placement is not Placement.COLOCATED:
-        found.notes.append("It says no --vllm.num_engines: one is taken.")
+        settings.notes.append("It says no --vllm.num_engines: one is taken.")
     rollout = (engines or 1) * int(values.get("rollout_tensor_parallel", 1))
-    put_split(found, placement, update.values.get("num_gpus"), rollout)
+    put_split(settings, placement, update.values.get("num_gpus"), rollout)
 
 
 _WEIGHT = 0.01
 """``--algo.kl.init_coef`` where nobody sets it."""
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     """What its words need that the plan has otherwise.
 
     Raises LaunchError if it cannot be told so.
     """
     words = step_words(job)
-    apart, is_ppo = is_apart(job), job["algorithm"] == Algorithm.PPO
+    apart, is_ppo = has_separate_gpus(job), job["algorithm"] == Algorithm.PPO
     if is_ppo and apart:
         raise LaunchError(
             "OpenRLHF's critic has GPUs of its own where the engine has: --set "
@@ -247,26 +253,30 @@ def _quantities(job: Job) -> Quantities:
     }
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
-    options = [Argument.of(option) for option in settings.options]
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    options = [CommandWords.of(option) for option in settings.options]
     if job.hub_name is None:
-        options.insert(0, Argument(words=("--actor.model_name_or_path", MODEL)))
+        options.insert(0, CommandWords(words=("--actor.model_name_or_path", MODEL)))
     arguments = (
-        Argument(words=("python3", "-m", "openrlhf.cli.train_ppo_ray")),
+        CommandWords(words=("python3", "-m", "openrlhf.cli.train_ppo_ray")),
         *options,
-        Argument(words=("--data.prompt_dataset", _PROMPTS)),
-        Argument(words=("--reward.remote_url", _REWARDS)),
-        Argument(words=("--ckpt.output_dir", OUTPUT)),
+        CommandWords(words=("--data.prompt_dataset", _PROMPTS)),
+        CommandWords(words=("--reward.remote_url", _REWARDS)),
+        CommandWords(words=("--ckpt.output_dir", OUTPUT)),
     )
     some = STEPS * int(job["prompts_per_step"])
     more = ("--data.max_samples", str(some))
     return step_draft(job, "openrlhf", arguments, more, left=_LEFT)
 
 
-_PROMPTS = Variable(name="PROMPTS", meaning="prompts to train on: a name on Hugging Face or a file")
-_REWARDS = Variable(name="REWARDS", meaning="what judges: a .py file with reward_func, or a URL")
+_PROMPTS = ShellVariable(
+    name="PROMPTS", meaning="prompts to train on: a name on Hugging Face or a file"
+)
+_REWARDS = ShellVariable(
+    name="REWARDS", meaning="what judges: a .py file with reward_func, or a URL"
+)
 _LEFT = (
-    Remark(
+    ParameterNote(
         parameter="learning rate",
         value="",
         note="--actor.adam.lr, with schedule and decay: yours; no effect on time or memory",
@@ -275,10 +285,14 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of("openrlhf", answers=read_update("openrlhf", _tell, _MODELS, ("--",)), starts=starts),
+    LaunchTarget.of(
+        "openrlhf",
+        answers=make_update_reader("openrlhf", _add_unlisted_settings, _MODELS, ("--",)),
+        starts=matches_command,
+    ),
     profiles=("OpenRLHF",),
     put=_put_step,
-    whole=worded,
+    whole=with_unknown_options,
     version="OpenRLHF 0.11",
     quantities=_quantities,
     draft=_draft,

@@ -18,39 +18,49 @@ from planner.base.training_names import Algorithm, TrainingObjective
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import (
+    OptionRole,
     OptionTable,
+    OptionTexts,
+    ParameterNote,
     Quantities,
-    Remark,
-    Role,
-    Settings,
     Words,
     word_of,
 )
-from planner.launch.target import Argument, Draft, File, Job, Target, Variable, gathered
-from planner.launch.understood import Answers, Found, Gathered, Reading
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    ShellVariable,
+    option_texts,
+)
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand, SettingsBuilder
 from planner.question.terms import terms_of
 
 OF_MEAN = 4
 """A cap over the mean of answers, as `--output-cap` is where nobody gives one."""
 _MOST_PROMPT, _OF_LENGTH = 1024, 8
 """Tokens of a prompt, and a sequence over its prompt, where an option bounds sequences alone."""
-_APART = "micro_batch_size"
+_MICRO_BATCH = "micro_batch_size"
 """Of the update alone: a step packs answers into micro-batches of tokens."""
 
 
 _ON_ANSWERS = (TrainingObjective.GRPO, TrainingObjective.DAPO)
-_WHOLE = "--workload rl predicts the whole step: generation, passes, update, transfer of weights."
+_FULL_STEP_HINT = (
+    "--workload rl predicts the whole step: generation, passes, update, transfer of weights."
+)
 
 
 def reader_of_steps(
-    target: Target,
+    target: LaunchTarget,
     profiles: tuple[str, ...],
-    put: Callable[[Reading, Answers, Gathered], None],
-    whole: Callable[[Found], Found],
+    put: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
+    whole: Callable[[ParsedCommand], ParsedCommand],
     table: str = "",
-    draft: Callable[[Job, Settings], Draft] | None = None,
+    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
     **written: Any,
-) -> Target:
+) -> LaunchTarget:
     """The target with what reads its files as whole steps, and writes them where it has a draft.
 
     ``put`` adds what no row of the table tells, given the answers of the update; ``table`` is the
@@ -58,11 +68,15 @@ def reader_of_steps(
     `Target`.
     """
 
-    def of_update(reading: Reading) -> Answers:
+    def of_update(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
-        return replace(update, notes=(*update.notes, _WHOLE)) if _generates(update) else update
+        return (
+            replace(update, notes=(*update.notes, _FULL_STEP_HINT))
+            if _generates(update)
+            else update
+        )
 
-    def answers(reading: Reading) -> Answers:
+    def answers(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
         if not _generates(update):
             return update
@@ -70,8 +84,10 @@ def reader_of_steps(
         put(reading, update, found)
         _complete(found)
         names = step.table.options | step.table.used
-        used = {option.option for name, option in reading.found.options.items() if name in names}
-        return found.made("rl", used=update.used | used, unread=update.unread | update.ignored)
+        used = {option.option for name, option in reading.command.options.items() if name in names}
+        return found.build(
+            "rl", used=update.used_options | used, unread=update.unread | update.ignored_options
+        )
 
     step = replace(
         target,
@@ -79,23 +95,23 @@ def reader_of_steps(
         workloads=("rl",),
         profiles=profiles,
         answers=answers,
-        whole=whole,
+        complete=whole,
         **written,
     )
     if draft is not None:
-        step = replace(step, draft=saying_all(step, draft))
+        step = replace(step, draft=require_all_expressed(step, draft))
     return replace(target, answers=of_update, step=step)
 
 
-def _generates(update: Answers) -> bool:
+def _generates(update: LaunchSettings) -> bool:
     """Whether it trains on answers that it generates."""
     return update.values.get("training_objective") in _ON_ANSWERS
 
 
-def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
+def _around(reading: OptionReader, update: LaunchSettings, target: LaunchTarget) -> SettingsBuilder:
     """What rows tell of the step, over what of the update is of a step too."""
-    known = terms_of("rl", "parameter", "question").keys() - {_APART, "framework"}
-    found = gathered(reading, target.title, "rl")
+    known = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
+    found = option_texts(reading, target.title, "rl")
     kept = {name: value for name, value in update.values.items() if name in known}
     found.values = {**kept, **found.values}
     if found.values["adapter"] == "none":
@@ -105,76 +121,78 @@ def _around(reading: Reading, update: Answers, target: Target) -> Gathered:
         **{name: why for name, why in update.defaults.items() if name in kept},
         **found.defaults,
     }
-    found.asked = [name for name in update.asked if name in known]
-    found.otherwise = {name: one for name, one in update.otherwise.items() if name in kept}
+    found.missing = [name for name in update.missing if name in known]
+    found.fallbacks = {name: one for name, one in update.fallbacks.items() if name in kept}
     found.values["reference_model"] = update.values["training_objective"] == TrainingObjective.GRPO
     return found
 
 
-def _complete(found: Gathered) -> None:
+def _complete(settings: SettingsBuilder) -> None:
     """Lengths that no file tells, and who is there beside the policy."""
-    values = found.values
+    values = settings.values
     if "output_cap" in values:
         mean = max(int(values["output_cap"]) // OF_MEAN, 1)
         told = f"{mean:,}, a quarter of the longest: files do not tell the mean"
-        found.assume("output_tokens", mean, told)
+        settings.assume("output_tokens", mean, told)
     values["critic"] = values.get("algorithm") == Algorithm.PPO
     if values.get("placement", Placement.COLOCATED.word) != Placement.COLOCATED.word:
         for name in ("offload_train", "offload_rollout"):
             values.pop(name, None)
-            found.defaults.pop(name, None)
+            settings.defaults.pop(name, None)
 
 
-def put_redrawn(found: Gathered) -> None:
+def put_redrawn(settings: SettingsBuilder) -> None:
     """Prompts that are drawn again, as DAPO does it; no option tells how many."""
-    found.values["algorithm"] = str(Algorithm.DAPO)
-    found.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    settings.values["algorithm"] = str(Algorithm.DAPO)
+    settings.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
 
 
 def put_lengths(
-    found: Gathered, length: int, answer: int | None, prompt: int | None = None
+    settings: SettingsBuilder, length: int, answer: int | None, prompt: int | None = None
 ) -> None:
     """Prompts, and answers at their most, within sequences of a length."""
     if prompt is None:
         prompt = max(min(length // _OF_LENGTH, _MOST_PROMPT), 1)
         why = f"an eighth of a sequence, {_MOST_PROMPT:,} at most: no option tells it"
-        found.assume("input_tokens", prompt, f"{prompt:,}, {why}")
-    found.values["input_tokens"] = prompt
+        settings.assume("input_tokens", prompt, f"{prompt:,}, {why}")
+    settings.values["input_tokens"] = prompt
     most = max(length - prompt, 1)
-    found.values["output_cap"] = min(answer or most, most)
+    settings.values["output_cap"] = min(answer or most, most)
 
 
-def put_sequences(found: Gathered, size: int, length: int, is_packed: bool) -> None:
+def put_sequences(settings: SettingsBuilder, size: int, length: int, is_packed: bool) -> None:
     """Micro-batches of so many sequences: at their mean where packed, of the longest at least."""
-    mean = int(found.values["input_tokens"]) + int(found.values["output_cap"]) // OF_MEAN
+    mean = int(settings.values["input_tokens"]) + int(settings.values["output_cap"]) // OF_MEAN
     each = mean if is_packed and size > 1 else length
-    found.values["micro_batch_tokens"] = max(size * each, length)
+    settings.values["micro_batch_tokens"] = max(size * each, length)
     if each != length:
-        found.notes.append(
+        settings.notes.append(
             f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
         )
 
 
-def put_split(found: Gathered, placement: Placement, train: int | None, rollout: int) -> None:
+def put_split(
+    settings: SettingsBuilder, placement: Placement, train: int | None, rollout: int
+) -> None:
     """Where both sides run, on so many GPUs each; ``rollout`` is not read of colocated ones."""
-    values = found.values
+    values = settings.values
     values["placement"] = placement.word
     if placement is Placement.COLOCATED:
         return
     if train is None:
         values.pop("num_gpus", None)
-        found.ask("num_gpus")
+        settings.mark_missing("num_gpus")
         return
     values |= {"train_gpus": train, "num_gpus": train + rollout}
 
 
-MODEL = Variable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
-OUTPUT = Variable(
+MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
+OUTPUT = ShellVariable(
     name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
 )
 
 
-def is_apart(job: Job) -> bool:
+def has_separate_gpus(job: LaunchJob) -> bool:
     """Whether trainer and engine have GPUs of their own."""
     return bool(job["placement"] != Placement.COLOCATED.word)
 
@@ -183,7 +201,7 @@ _OLDER = ("staleness", "partial_rollout")
 """Of asynchronous steps: the other placements say it themselves."""
 
 
-def step_words(job: Job) -> Words:
+def step_words(job: LaunchJob) -> Words:
     """What all programs are told alike, of a plan.
 
     Raises LaunchError if its programs cannot be told so.
@@ -193,7 +211,7 @@ def step_words(job: Job) -> Words:
             f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
             "the plan without --adapter, and add the program's own words for it."
         )
-    rollouts, apart = job.profile.rollouts, is_apart(job)
+    rollouts, apart = job.profile.rollouts, has_separate_gpus(job)
     own = rollouts.separate_sync if apart else rollouts.colocated_sync
     if job["weight_sync"] not in ("auto", own):
         raise LaunchError(
@@ -222,11 +240,11 @@ def step_words(job: Job) -> Words:
         "node_size": job.gpus_per_node,
         "train_nodes": nodes,
         "train_each": each,
-        **(_apart(job) if apart else {}),
+        **(_rollout_gpus(job) if apart else {}),
     }
 
 
-def _apart(job: Job) -> Words:
+def _rollout_gpus(job: LaunchJob) -> Words:
     """The GPUs that generate; what colocated sides tell of each other says nothing."""
     nodes, each = _nodes(job, job["rollout_gpus"])
     return {
@@ -237,7 +255,7 @@ def _apart(job: Job) -> Words:
     }
 
 
-def _nodes(job: Job, gpus: int) -> tuple[int, int]:
+def _nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
     """Nodes of a side, and its GPUs on each.
 
     Raises LaunchError if the sides have neither whole nodes nor as many GPUs on each.
@@ -263,7 +281,7 @@ OF_FSDP = " of FSDP"
 """How rows are called of what FSDP is told in words of its own."""
 
 
-def words_of_fsdp(job: Job, target: str, others: str) -> Words:
+def words_of_fsdp(job: LaunchJob, target: str, others: str) -> Words:
     """The parameters that rows of a target's step call `OF_FSDP`, as the plan has them.
 
     Nothing is said of them, nor of any other, by options that begin with ``others``.
@@ -274,16 +292,16 @@ def words_of_fsdp(job: Job, target: str, others: str) -> Words:
     return found | dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
 
 
-def saying_all(
-    target: Target, draft: Callable[[Job, Settings], Draft]
-) -> Callable[[Job, Settings], Draft]:
+def require_all_expressed(
+    target: LaunchTarget, draft: Callable[[LaunchJob, OptionTexts], LaunchDraft]
+) -> Callable[[LaunchJob, OptionTexts], LaunchDraft]:
     """The draft, which refuses a plan of which the target's table cannot say a parameter.
 
     Answers that no option has, as the mean length, are told in the file.
     """
 
-    def drafted(job: Job, settings: Settings) -> Draft:
-        said = job.said_once(target.said(job))
+    def drafted(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+        said = job.option_values(target.table_input(job))
         if wrong := [*_unsaid(target.table, said)]:
             raise LaunchError(
                 f"{target.title} cannot start this plan: {'; '.join(wrong)}. Change it with --set."
@@ -293,7 +311,7 @@ def saying_all(
     return drafted
 
 
-_ALONE = (Role.USUAL, Role.OMITTED, Role.DERIVED)
+_SELF_SUFFICIENT_ROLES = (OptionRole.USUAL, OptionRole.OMITTED, OptionRole.DERIVED)
 
 
 def _unsaid(table: OptionTable, said: Quantities) -> Iterator[str]:
@@ -303,27 +321,31 @@ def _unsaid(table: OptionTable, said: Quantities) -> Iterator[str]:
     """
     answers = terms_of("rl", "question")
     for name in table.parameters:
-        value, rows = said.get(name), table.rows_of(name, *Role)
+        value, rows = said.get(name), table.rows_of(name, *OptionRole)
         if value is None:
             continue
-        notes = [row.note for row in rows if row.role is Role.NONE and row.is_of(value)]
+        notes = [row.note for row in rows if row.role is OptionRole.NONE and row.is_of(value)]
         if notes and name in answers:  # which the file tells
             continue
-        ways = [row for row in rows if row.role not in (Role.NONE, Role.LEFT, Role.READS)]
-        is_free = not value and not any(row.role in _ALONE for row in rows)
+        ways = [
+            row
+            for row in rows
+            if row.role not in (OptionRole.NONE, OptionRole.LEFT, OptionRole.READS)
+        ]
+        is_free = not value and not any(row.role in _SELF_SUFFICIENT_ROLES for row in rows)
         if notes or not (is_free or not ways or any(row.is_of(value) for row in ways)):
             has = " and ".join(dict.fromkeys(row.value for row in ways))
             yield f"{name} {word_of(value)} ({notes[0] if notes else f'it has {has}'})"
 
 
 def step_draft(
-    job: Job,
+    job: LaunchJob,
     target: str,
-    arguments: Sequence[Argument],
+    arguments: Sequence[CommandWords],
     more: Sequence[str] = (),
-    files: tuple[File, ...] = (),
-    left: tuple[Remark, ...] = (),
-) -> Draft:
+    files: tuple[LaunchOutputFile, ...] = (),
+    left: tuple[ParameterNote, ...] = (),
+) -> LaunchDraft:
     """The one job of Ray that trains and generates, and what measures some of its steps.
 
     ``more`` are words of the measurement.

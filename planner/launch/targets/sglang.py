@@ -8,31 +8,39 @@ from collections.abc import Mapping
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
 from planner.launch.served import (
-    Drafted,
-    Engine,
-    Told,
-    known_model,
-    server_told,
-    whole,
+    DraftSettings,
+    EngineReader,
+    ServerSettings,
+    find_model_by_name,
+    parse_size,
+    read_server,
     with_config,
 )
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
-    Server,
-    Worker,
+    ServerCommand,
+    ServerGroup,
     common_quantities,
     draft_word,
     method_arguments,
     router,
+    server_hooks,
     target_modules,
     urls,
     with_online,
-    written_as_servers,
 )
-from planner.launch.target import COPY, MASTER_ADDR, NODE_RANK, Argument, Process, Target, Variable
-from planner.launch.understood import Answers, Reading
+from planner.launch.target import (
+    COPY,
+    MASTER_ADDR,
+    NODE_RANK,
+    CommandWords,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
+from planner.launch.understood import LaunchSettings, OptionReader
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"
@@ -42,54 +50,54 @@ _OF_DOCUMENT = {
 }
 
 
-def is_of(values: Mapping[str, object]) -> bool:
+def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document has options of SGLang's server."""
     return len(_OF_DOCUMENT & {name.replace("_", "-") for name in values}) > 1
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
-    told = server_told(reading, _ENGINE, pool)
+    told = read_server(reading, _ENGINE, pool)
     kept = reading.number("--kt-num-gpu-experts")  # KTransformers: of each layer, on the GPUs
-    model = known_model(str(told.values.get("model") or ""))
+    model = find_model_by_name(str(told.values.get("model") or ""))
     if kept is not None and model is not None and (experts := model.num_experts):
         told.put_experts_on_host(model, max(1 - kept / experts, 0), "KTransformers")
     return told.of_pool(pool)
 
 
-def _layout(told: Told, _: ModelSpec | None) -> int:
+def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Attention ranks are inside the tensor-parallel group; one server may have whole copies."""
-    stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
-    ranks, copies = told.count("attention_data_parallel"), told.count("server_copies")
-    if told.reading.has("--enable-dp-attention") and ranks == 1:
+    stage, pp = server.count("stage_gpus"), server.count("pipeline_parallel")
+    ranks, copies = server.count("attention_data_parallel"), server.count("server_copies")
+    if server.reading.has("--enable-dp-attention") and ranks == 1:
         ranks, copies = copies, 1
     # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
-    named = told.reading.text("--moe-a2a-backend") not in (None, "none")
-    dispatched = named or told.reading.value("spread_experts")
-    told.values.update(
+    named = server.reading.text("--moe-a2a-backend") not in (None, "none")
+    dispatched = named or server.reading.value("spread_experts")
+    server.values.update(
         tensor_parallel=max(stage // ranks, 1),
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
-        expert_parallel=stage if dispatched else told.count("expert_parallel"),
+        expert_parallel=stage if dispatched else server.count("expert_parallel"),
     )
-    told.put_gpus(stage * pp * copies)
+    server.put_gpus(stage * pp * copies)
     if ranks > stage or stage % ranks:
-        told.notes.append(f"--tp-size {stage} is not a multiple of its {ranks} attention ranks.")
+        server.notes.append(f"--tp-size {stage} is not a multiple of its {ranks} attention ranks.")
     return ranks
 
 
-def _drafts(reading: Reading) -> Drafted | None:
+def _drafts(reading: OptionReader) -> DraftSettings | None:
     """Tokens that are verified in a step count the one before the drafted ones."""
     method = reading.text("--speculative-algorithm") or ""
     if not reading.has("--speculative-algorithm"):
         return None
-    verified = whole(reading.text("--speculative-num-draft-tokens"))
-    steps = whole(reading.text("--speculative-num-steps"))
-    width = whole(reading.text("--speculative-eagle-topk")) or 1
+    verified = parse_size(reading.text("--speculative-num-draft-tokens"))
+    steps = parse_size(reading.text("--speculative-num-steps"))
+    width = parse_size(reading.text("--speculative-eagle-topk")) or 1
     is_tree = bool(verified and steps and width > 1 and verified > steps + 1)
-    return Drafted(
+    return DraftSettings(
         number=verified - 1 if verified and (is_tree or not steps) else steps or 3,
         steps=steps if is_tree else None,
         method=method,
@@ -98,7 +106,7 @@ def _drafts(reading: Reading) -> Drafted | None:
     )
 
 
-_ENGINE = Engine(
+_ENGINE = EngineReader(
     name=NAME,
     model_options=("--model-path", "--model"),
     layout=_layout,
@@ -112,13 +120,13 @@ _ONLINE = {"fp8": True}
 _WIDTHS = (1, 2, 4, 8)
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
-_HEAD = Variable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
+_HEAD = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
 # Each prefill worker of a node meets the others at a port of its own, counted from here.
 _FIRST_PORT = 5000
-_BOOTSTRAP = Variable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
+_BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
-def worker_quantities(worker: Worker) -> Quantities:
+def worker_quantities(worker: ServerGroup) -> Quantities:
     """What SGLang's table says of a worker."""
     tokens, drafts = worker.max_num_batched_tokens, worker.drafts
     offloaded, on_host = worker.offloaded_gib, worker.cache_on_host_gib
@@ -146,49 +154,49 @@ def worker_quantities(worker: Worker) -> Quantities:
     }
 
 
-def command_options(server: Server) -> list[Argument]:
+def command_options(server: ServerCommand) -> list[CommandWords]:
     """The engine's options of a server, without where it listens and its nodes."""
-    arguments = [Argument.of(setting) for setting in server.settings.options]
+    arguments = [CommandWords.of(setting) for setting in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
         named = draft_word(server.worker.job)
-        arguments.append(Argument(words=("--speculative-draft-model-path", named)))
+        arguments.append(CommandWords(words=("--speculative-draft-model-path", named)))
     job = server.worker.job
     options = ("--speculative-algorithm", "--speculative-draft-model-path")
     heads = method_arguments(job, *options, upper=True)
     return [*arguments, *heads, *target_modules(job, says_all=True)]
 
 
-def _process(server: Server) -> Process:
+def _process(server: ServerCommand) -> Process:
     worker = server.worker
     arguments = [
-        Argument(words=("python3", "-m", "sglang.launch_server")),
-        Argument(words=("--model-path", server.model)),
+        CommandWords(words=("python3", "-m", "sglang.launch_server")),
+        CommandWords(words=("--model-path", server.model)),
         *server.listening,
         *command_options(server),
     ]
     if worker.name == PREFILL_POOL:
         port = _BOOTSTRAP if worker.copies > 1 else str(_FIRST_PORT)
-        arguments.append(Argument(words=("--disaggregation-bootstrap-port", port)))
+        arguments.append(CommandWords(words=("--disaggregation-bootstrap-port", port)))
     if worker.num_nodes > 1:
-        arguments.append(Argument(words=("--node-rank", NODE_RANK)))
-        arguments.append(Argument(words=("--dist-init-addr", _HEAD)))
+        arguments.append(CommandWords(words=("--node-rank", NODE_RANK)))
+        arguments.append(CommandWords(words=("--dist-init-addr", _HEAD)))
     return server.process(arguments)
 
 
-def _router(servers: tuple[Server, ...]) -> list[Process]:
+def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
     words = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
     pools = [
-        Argument(words=("--prefill", url, str(_FIRST_PORT + copy)))
+        CommandWords(words=("--prefill", url, str(_FIRST_PORT + copy)))
         for copy, url in enumerate(urls(servers[0].worker))
     ]
-    pools += [Argument(words=("--decode", url)) for url in urls(servers[-1].worker)]
-    program = [Argument(words=each) for each in words]
+    pools += [CommandWords(words=("--decode", url)) for url in urls(servers[-1].worker)]
+    program = [CommandWords(words=each) for each in words]
     return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     NAME,
-    answers=answers,
-    is_of=is_of,
-    **written_as_servers(NAME, worker_quantities, _process, _router),
+    answers=read_settings,
+    is_of=matches_document,
+    **server_hooks(NAME, worker_quantities, _process, _router),
 )

@@ -6,27 +6,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.documents.shell.text import Changes, Given
+from planner.documents.shell.text import Changes, ParsedOption
 from planner.documents.tree import flattened, plain_text
 from planner.documents.writing import yaml_text
-from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, keys_of
-from planner.launch.served import Drafted, Engine, Told, json_table, server_told, whole
+from planner.launch.option_table import (
+    OptionTable,
+    ParameterNote,
+    Quantities,
+    Quantity,
+    option_aliases,
+)
+from planner.launch.served import (
+    DraftSettings,
+    EngineReader,
+    ServerSettings,
+    json_table,
+    parse_size,
+    read_server,
+)
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
-    Server,
-    Worker,
+    ServerCommand,
+    ServerGroup,
     common_quantities,
     draft_word,
     router_of,
+    server_hooks,
     urls,
     with_online,
-    written_as_servers,
 )
-from planner.launch.target import Argument, File, Process, Target, Variable
+from planner.launch.target import (
+    CommandWords,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
 from planner.launch.trainer.writing import nested
-from planner.launch.understood import Answers, Found, Reading
+from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
 from planner.specs.model import ModelSpec
 
 NAME = "tensorrt-llm"
@@ -35,10 +54,10 @@ _BENCH, _MEASURES = "trtllm-bench", ("throughput", "latency", "build")
 _POOLS = {"context_servers": PREFILL_POOL, "generation_servers": DECODE_POOL}
 _OVERRIDE = "--override-engine-args"
 _TABLE = OptionTable.load("tensorrt-llm")
-_BESIDE = ("--config", "--extra_llm_api_options", "--extra-engine-args")
+_CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-args")
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a server of TensorRT-LLM, or measures the engine."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if _BENCH in names:
@@ -49,41 +68,41 @@ def starts(words: Sequence[str]) -> bool:
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The deployment that a command starts, or that a document of two pools describes."""
-    if {*_POOLS} <= {name.split(".")[0] for name in reading.found.options}:
+    if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
-    given = reading.found.options
-    if _is_bench(reading.found, *_MEASURES) and "-m" in given and "--model" not in given:
+    given = reading.command.options
+    if _is_bench(reading.command, *_MEASURES) and "-m" in given and "--model" not in given:
         reading = _of(reading, {**given, "--model": given["-m"]})
-    told = server_told(_with_files(reading), _ENGINE, pool)
-    if _is_bench(reading.found, "latency"):
+    told = read_server(_with_files(reading), _ENGINE, pool)
+    if _is_bench(reading.command, "latency"):
         told.values["concurrency"] = 1  # low_latency.py sets the batch to it
     return told.of_pool(pool)
 
 
-def _is_bench(found: Found, *commands: str) -> bool:
-    words = {(word_option.single or "").rsplit("/", 1)[-1] for word_option in found.positional}
+def _is_bench(command: ParsedCommand, *commands: str) -> bool:
+    words = {(word_option.single or "").rsplit("/", 1)[-1] for word_option in command.positional}
     return _BENCH in words and bool({*commands} & words)
 
 
-def _honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
-    if not _is_bench(found, *_MEASURES[:2]):
+    if not _is_bench(command, *_MEASURES[:2]):
         return changes, {}
-    named = keys_of("trtllm-bench")
+    named = option_aliases("trtllm-bench")
     own = {named[name]: texts for name, texts in changes.items() if name in named}
     gone = {name: None for name, texts in changes.items() if texts is None and name not in own}
     beside = {*changes} - {*named, *gone}
     return {**gone, **own}, {name: changes[name] for name in changes if name in beside}
 
 
-def _pools(reading: Reading) -> Answers:
+def _pools(reading: OptionReader) -> LaunchSettings:
     """Both pools of one document."""
-    options = reading.found.options
+    options = reading.command.options
     common = {name: given for name, given in options.items() if name.split(".")[0] not in _POOLS}
-    found: list[Answers] = []
+    found: list[LaunchSettings] = []
     for name, pool in _POOLS.items():
         own = {
             option.removeprefix(f"{name}."): given
@@ -91,8 +110,8 @@ def _pools(reading: Reading) -> Answers:
             if option.startswith(f"{name}.")
         }
         count = own.get("num_instances")
-        instances = 1 if count is None else whole(count.single) or 1
-        settings = server_told(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
+        instances = 1 if count is None else parse_size(count.single) or 1
+        settings = read_server(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
         copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
         values = {**settings.values, copies: instances}
         values["num_gpus"] = int(settings.values["num_gpus"]) * instances
@@ -102,30 +121,30 @@ def _pools(reading: Reading) -> Answers:
     return replace(
         second,
         values={**first.values, **second.values, "num_gpus": num_gpus},
-        used=frozenset(options),
+        used_options=frozenset(options),
         defaults={**first.defaults, **second.defaults},
     )
 
 
-def _layout(told: Told, _: ModelSpec | None) -> int:
-    stage, pp = told.count("stage_gpus"), told.count("pipeline_parallel")
-    ranks = stage if told.reading.value("splits_requests") == "true" else 1
-    told.values.update(
+def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
+    stage, pp = server.count("stage_gpus"), server.count("pipeline_parallel")
+    ranks = stage if server.reading.value("splits_requests") == "true" else 1
+    server.values.update(
         tensor_parallel=stage // ranks,
         pipeline_parallel=pp,
         attention_data_parallel=ranks,
-        expert_parallel=told.count("expert_parallel"),
+        expert_parallel=server.count("expert_parallel"),
     )
-    told.put_gpus(stage * pp)
+    server.put_gpus(stage * pp)
     return ranks
 
 
-def _drafts(reading: Reading) -> Drafted | None:
-    number = whole(reading.value("mtp_tokens")) or whole(reading.value("draft_tokens"))
-    return Drafted(number=number) if number else None
+def _drafts(reading: OptionReader) -> DraftSettings | None:
+    number = parse_size(reading.value("mtp_tokens")) or parse_size(reading.value("draft_tokens"))
+    return DraftSettings(number=number) if number else None
 
 
-_ENGINE = Engine(
+_ENGINE = EngineReader(
     name=NAME,
     model_options=("--model", "--model-path", "model"),
     programs=(
@@ -139,12 +158,14 @@ _ENGINE = Engine(
 )
 
 
-def _with_files(reading: Reading) -> Reading:
+def _with_files(reading: OptionReader) -> OptionReader:
     """The options with those of the YAML that the command reads, which go before them."""
-    beside = next((reading.text(option) for option in _BESIDE if reading.text(option)), None)
-    files = reading.found.files
+    beside = next(
+        (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
+    )
+    files = reading.command.files
     found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
-    given = reading.found.options.get(_OVERRIDE)
+    given = reading.command.options.get(_OVERRIDE)
     values = json_table(reading.text(_OVERRIDE))
     document = {
         **({} if found is None else found.options),
@@ -155,16 +176,16 @@ def _with_files(reading: Reading) -> Reading:
         },
     }
     # The table reads keys of documents before options of the command, as the engine does.
-    return _of(reading, {**reading.found.options, **document})
+    return _of(reading, {**reading.command.options, **document})
 
 
-def _of(reading: Reading, options: Mapping[str, Given]) -> Reading:
+def _of(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
     texts = {name: option.single for name, option in options.items()}
     lowered = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
     }
-    found = replace(reading.found, options=dict(options))
-    return Reading(found=found, meanings=_TABLE.read(lowered))
+    found = replace(reading.command, options=dict(options))
+    return OptionReader(command=found, meanings=_TABLE.read(lowered))
 
 
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
@@ -174,7 +195,7 @@ _SCRIPT = (
 )
 
 
-def worker_quantities(worker: Worker) -> Quantities:
+def worker_quantities(worker: ServerGroup) -> Quantities:
     """What TensorRT-LLM's table says of a worker."""
     values = common_quantities(worker)
     drafts, on_host = worker.drafts, worker.cache_on_host_gib
@@ -196,7 +217,9 @@ def worker_quantities(worker: Worker) -> Quantities:
     }
 
 
-def document(server: Server, more: Mapping[str, str | None] | None = None) -> dict[str, object]:
+def document(
+    server: ServerCommand, more: Mapping[str, str | None] | None = None
+) -> dict[str, object]:
     """What stands in the YAML of a server: the options that are keys, and ``more``."""
     found = {
         setting.option: setting.text
@@ -216,52 +239,54 @@ def _value(text: str | None) -> Quantity:
     return int(text) if text is not None and text.isdigit() else text or ""
 
 
-def _process(server: Server) -> Process:
+def _process(server: ServerCommand) -> Process:
     worker = server.worker
     arguments = [
-        Argument(words=("trtllm-serve", server.model)),
+        CommandWords(words=("trtllm-serve", server.model)),
         *server.listening,
         *(
-            Argument.of(option)
+            CommandWords.of(option)
             for option in server.settings.options
             if option.option.startswith("--")
         ),
-        Argument(words=("--config", f"{worker.name}.yaml")),
+        CommandWords(words=("--config", f"{worker.name}.yaml")),
     ]
     if worker.num_nodes == 1:
         return server.process(arguments)
-    arguments.insert(0, Argument(words=("trtllm-llmapi-launch",)))
+    arguments.insert(0, CommandWords(words=("trtllm-llmapi-launch",)))
     return server.process(arguments, launcher="mpirun")
 
 
-def _file(server: Server) -> File:
+def _file(server: ServerCommand) -> LaunchOutputFile:
     notes = {setting.option: setting.note for setting in server.settings.options if setting.note}
-    return File(
+    return LaunchOutputFile(
         name=f"{server.worker.name}.yaml",
         text=yaml_text(document(server), notes),
         meaning=f"further options of {server.worker.name}",
     )
 
 
-def _router(servers: tuple[Server, ...]) -> list[Process]:
+def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
     if len(servers) == 1:
         return []
-    lines: list[str | Variable] = ["hostname: 0.0.0.0", "port: 8000", "backend: pytorch"]
+    lines: list[str | ShellVariable] = ["hostname: 0.0.0.0", "port: 8000", "backend: pytorch"]
     for server in servers:
         kind = "context" if server.worker.name == PREFILL_POOL else "generation"
         lines += [f"{kind}_servers:", f"  num_instances: {server.worker.copies}", "  urls:"]
         lines += _addresses(server)
     arguments = (
-        Argument(words=("sh", "-c", _SCRIPT, "sh"), note="each word below is a line of its YAML"),
-        *(Argument(words=(line,)) for line in lines),
+        CommandWords(
+            words=("sh", "-c", _SCRIPT, "sh"), note="each word below is a line of its YAML"
+        ),
+        *(CommandWords(words=(line,)) for line in lines),
     )
     return [router_of(arguments, _ROUTER_NOTE)]
 
 
-def _addresses(server: Server) -> list[Variable]:
+def _addresses(server: ServerCommand) -> list[ShellVariable]:
     """HOST:PORT of every copy, as lines of YAML."""
     return [
-        Variable(
+        ShellVariable(
             name=url.name.replace("_URL_", "_HOST_"),
             meaning=url.meaning,
             prefix='    - "',
@@ -271,13 +296,13 @@ def _addresses(server: Server) -> list[Variable]:
     ]
 
 
-def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
+def _asked(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
     """The word of the YAML that the user replaces, where no name of the draft is known."""
     word = draft_word(servers[0].worker.job)
     if isinstance(word, str) or not any(word.name in str(document(server)) for server in servers):
         return ()
     return (
-        Remark(
+        ParameterNote(
             parameter="speculative_config.speculative_model",
             value="",
             note=f"{word.meaning}: replace {word.name} in the YAML",
@@ -285,12 +310,12 @@ def _asked(servers: tuple[Server, ...]) -> tuple[Remark, ...]:
     )
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     NAME,
-    answers=answers,
-    starts=starts,
+    answers=read_settings,
+    starts=matches_command,
     honoured=_honoured,
-    **written_as_servers(
+    **server_hooks(
         NAME, worker_quantities, _process, _router, files=_file, left=_asked, routes_replicas=False
     ),
 )

@@ -10,10 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.launch.served import Drafted, Engine, Told, fraction, gpu_kind, server_told, whole
+from planner.launch.served import (
+    DraftSettings,
+    EngineReader,
+    ServerSettings,
+    default_gpu,
+    parse_float,
+    parse_size,
+    read_server,
+)
 from planner.launch.serving import AGGREGATED
-from planner.launch.target import Target
-from planner.launch.understood import Answers, Reading, number_of, version_of
+from planner.launch.target import LaunchTarget
+from planner.launch.understood import LaunchSettings, OptionReader, parse_int, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
@@ -32,10 +40,10 @@ _AS_COMPUTED = (
 )
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The server that a command starts."""
     reading = with_variables(reading, TGI, variables(TGI))
-    told = server_told(reading, _TGI, AGGREGATED)
+    told = read_server(reading, _TGI, AGGREGATED)
     told.values["max_num_seqs"] = told.values["concurrency"]
     put_share(told)
     if reading.text("--quantize") == "exl2":
@@ -46,74 +54,76 @@ def answers(reading: Reading) -> Answers:
     return told.of_pool(AGGREGATED)
 
 
-def put_share(told: Told) -> None:
+def put_share(server: ServerSettings) -> None:
     """The share of the memory that is used, where the shards may not see it whole."""
-    share = fraction(told.reading.value("memory_fraction"))
+    share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
         why = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
-        told.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
+        server.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
 
 
-def variables(target: Target) -> Mapping[str, str]:
+def variables(target: LaunchTarget) -> Mapping[str, str]:
     """Options by their variables: MODEL_ID is --model-id."""
     return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
 
 
-def with_variables(reading: Reading, target: Target, options: Mapping[str, str]) -> Reading:
+def with_variables(
+    reading: OptionReader, target: LaunchTarget, options: Mapping[str, str]
+) -> OptionReader:
     """The reading with what variables of the environment say in place of ``options``."""
-    found = reading.found
+    found = reading.command
     given = {
         name: replace(value, option=name)
         for variable, name in options.items()
         if (value := found.environment.get(variable)) and value.texts and value.texts[0]
     }
-    return Reading.of(replace(found, options={**given, **found.options}), target.table)
+    return OptionReader.of(replace(found, options={**given, **found.options}), target.table)
 
 
-def layout(told: Told, _: ModelSpec | None) -> int:
+def layout(server: ServerSettings, _: ModelSpec | None) -> int:
     """Shards are tensor-parallel; without their number all GPUs named to the container."""
-    reading = told.reading
-    told.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
-    shards = whole(reading.value("tensor_parallel"))
+    reading = server.reading
+    server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
+    shards = parse_size(reading.value("tensor_parallel"))
     if shards is None and not reading.has("--num-shard"):
-        named = number_of(reading.found.world.gpus_per_node)
+        named = parse_int(reading.command.resources.gpus_per_node)
         is_one = reading.text("--sharded") == "false" or named is None
         shards = 1 if is_one or named is None else named
         why = "one shard" if is_one else "a shard for each GPU that is named"
-        told.assume("tensor_parallel", shards, f"{why}, without --num-shard")
+        server.assume("tensor_parallel", shards, f"{why}, without --num-shard")
     else:
-        told.values["tensor_parallel"] = shards = shards or 1
-    told.put_gpus(shards)
+        server.values["tensor_parallel"] = shards = shards or 1
+    server.put_gpus(shards)
     return 1
 
 
-def _batch(told: Told, model: ModelSpec | None, _: int) -> None:
+def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
     """The tokens of a prefill where the command gives none: before 3 they follow the prompt, from
     then on what the card computes in a second."""
-    reading, version = told.reading, version_of(NAME, told.reading.found)
+    reading, version = server.reading, version_of(NAME, server.reading.command)
     if reading.value("max_num_batched_tokens") is not None:
         return
-    longest = whole(reading.value("longest_prompt"))
+    longest = parse_size(reading.value("longest_prompt"))
     if version is not None and version.parts < _THIRD:
         if version.parts >= _SECOND and longest:
             why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
-            told.assume("max_num_batched_tokens", longest + _MORE, why)
-    elif model is not None and (tokens := _prefill_tokens(told, model)):
-        told.assume("max_num_batched_tokens", tokens, _AS_COMPUTED)
+            server.assume("max_num_batched_tokens", longest + _MORE, why)
+    elif model is not None and (tokens := _prefill_tokens(server, model)):
+        server.assume("max_num_batched_tokens", tokens, _AS_COMPUTED)
 
 
-def _prefill_tokens(told: Told, model: ModelSpec) -> int | None:
+def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     """The prompt tokens of a step that the launcher chooses for a card that it knows.
 
     What the shards compute in a second by that of a token, if they have room for their 16-bit
     weights for so many; None where the launcher keeps its default.
     """
-    kind, gib = gpu_kind(told)
+    kind, gib = default_gpu(server)
     tera = next((own for name, own in _CARDS.items() if (kind or "").startswith(name)), None)
     (attention, *more), (dense, *other) = model.attentions, model.feed_forwards
     if tera is None or more or other or dense.num_experts or model.vision_tower is not None:
         return None
-    h, shards = model.hidden_size, int(told.values["tensor_parallel"])
+    h, shards = model.hidden_size, int(server.values["tensor_parallel"])
     heads, groups = attention.num_attention_heads, attention.num_key_value_heads
     width, layers = attention.head_dim, model.num_hidden_layers
     inner = dense.intermediate_size
@@ -123,35 +133,35 @@ def _prefill_tokens(told: Told, model: ModelSpec) -> int | None:
         return None
     weights = layers * (3 * inner * h + (heads + 2 * groups) * width + heads * width * h)
     weights = 2 * (weights + 2 * h * model.vocab_size)
-    share = fraction(told.reading.value("memory_fraction")) or 1.0
+    share = parse_float(server.reading.value("memory_fraction")) or 1.0
     room = gib * GIB * shards * share * _WIGGLE_ROOM - weights
     of_token = 4 * groups * width * layers + 6 * (inner + inner // 2)
-    is_plain = told.values["quantization"] == "w16a16" or told.reading.has("--quantize")
+    is_plain = server.values["quantization"] == "w16a16" or server.reading.has("--quantize")
     if room >= 0 and is_plain:  # of a checkpoint that is quantized the launcher does not know it
         tokens = min(tokens, int(room // of_token))
     return min(tokens, model.max_position_embeddings or tokens)
 
 
-def _longest(told: Told, model: ModelSpec | None) -> None:
+def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
     """The longest request; from 3 on what fits, up to the model's positions."""
-    given = whole(told.reading.value("max_model_len"))
+    given = parse_size(server.reading.value("max_model_len"))
     if given is not None:
-        told.values["max_model_len"] = given
+        server.values["max_model_len"] = given
         return
-    version = version_of(NAME, told.reading.found)
+    version = version_of(NAME, server.reading.command)
     if version is None or version.parts >= _THIRD:
         return
     most = _LONGEST[_SECOND if version.parts >= _SECOND else _FIRST]
-    told.assume("max_model_len", most, f"--max-total-tokens is {most:,} by default before 3.0")
+    server.assume("max_model_len", most, f"--max-total-tokens is {most:,} by default before 3.0")
 
 
-def drafts(reading: Reading) -> Drafted | None:
+def drafts(reading: OptionReader) -> DraftSettings | None:
     """Tokens that are drafted by n-grams of the prompt."""
-    number = whole(reading.value("draft_tokens"))
-    return Drafted(number=number, method="ngram") if number else None
+    number = parse_size(reading.value("draft_tokens"))
+    return DraftSettings(number=number, method="ngram") if number else None
 
 
-_TGI = Engine(
+_TGI = EngineReader(
     name=NAME,
     model_options=("--model-id",),
     layout=layout,
@@ -161,5 +171,5 @@ _TGI = Engine(
     switches=("--lora-adapters",),
 )
 
-TGI = Target.of("tgi", answers=answers)
+TGI = LaunchTarget.of("tgi", answers=read_settings)
 TARGETS = (TGI,)

@@ -9,26 +9,39 @@ from itertools import count
 
 from planner.base.enums import AttentionKind
 from planner.base.records import record
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import Dialect, Quantities, Remark, Settings, shipped_rows
+from planner.launch.option_table import (
+    OptionAliasTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    shipped_rows,
+)
 from planner.launch.shape import config_json, model_named, without_modules
 from planner.launch.target import (
-    Argument,
-    Draft,
-    File,
-    Job,
-    Target,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    ShellVariable,
     Value,
-    Variable,
     filled,
-    gathered,
+    option_texts,
 )
 from planner.launch.targets.megatron_lm import recipe_of
 from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import Answers, Found, Gathered, Reading, gpus_of, number_of
+from planner.launch.understood import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    parse_int,
+    total_gpus,
+)
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
@@ -43,7 +56,7 @@ SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
 
 
 @record(kw_only=True)
-class Shipped:
+class ShippedModel:
     """A model of torchtitan 0.3.0; ``config`` is its function in 16 bits, empty without one."""
 
     module: str
@@ -53,7 +66,7 @@ class Shipped:
 
 
 @record(kw_only=True)
-class Function:
+class ConfigFunction:
     """What a shipped configuration function sets where no override does."""
 
     local_batch: int
@@ -67,14 +80,14 @@ class Function:
 
 _ROWS = shipped_rows("models/torchtitan.csv")
 SHIPPED = tuple(
-    Shipped(**{name: row[name] for name in ("module", "flavor", "model", "config")})
+    ShippedModel(**{name: row[name] for name in ("module", "flavor", "model", "config")})
     for row in _ROWS
 )
 FUNCTIONS = {
-    row["function"]: Function(
+    row["function"]: ConfigFunction(
         **{
             name: int(row[name]) if row[name].isdecimal() else row[name]  # type: ignore[arg-type]
-            for name in Function.__dataclass_fields__
+            for name in ConfigFunction.__dataclass_fields__
         }
     )
     for row in _ROWS
@@ -83,7 +96,7 @@ FUNCTIONS = {
 """By name."""
 
 
-def shipped(model: ModelSpec) -> Shipped | None:
+def shipped(model: ModelSpec) -> ShippedModel | None:
     """The shipped model of the same sizes."""
     plain = without_modules(model)
     for one in SHIPPED:
@@ -94,14 +107,14 @@ def shipped(model: ModelSpec) -> Shipped | None:
     return None
 
 
-def function_of(job: Job) -> str:
+def function_of(job: LaunchJob) -> str:
     """What the plan's own function is called: the model, and the precision as torchtitan does."""
     words = "".join(c if c.isalnum() else "_" for c in job.model.name.lower()).strip("_")
     name = words if words[:1].isalpha() else f"model_{words}"
     return name + SUFFIXES.get(job["precision"], "")
 
 
-def own_config(job: Job, parts: list[list[str]] | None) -> str:
+def custom_config_module(job: LaunchJob, parts: list[list[str]] | None) -> str:
     """The module that has the plan's function; ``parts`` are the modules of each stage.
 
     Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
@@ -123,7 +136,7 @@ def own_config(job: Job, parts: list[list[str]] | None) -> str:
     return filled("torchtitan_config.txt", values, blank_lines=2)
 
 
-def _converters(job: Job) -> list[str]:
+def _converters(job: LaunchJob) -> list[str]:
     """What makes matrix products of 8 or 4 bits."""
     has_experts = bool(job.model.num_experts)
     compiled = "model_compile_enabled=True"
@@ -173,7 +186,7 @@ def _sizes_of(model: ModelSpec) -> list[str]:
 
 
 # Keys of earlier versions, and what they are called now.
-_OLDER = Dialect.load("torchtitan").of("is")
+_OLDER = OptionAliasTable.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
 # Its script, the variables that it hands on, and the processes that it starts without one.
 _SCRIPT = "run_train.sh"
@@ -187,21 +200,21 @@ _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
 # Those of TrainingConfig and ParallelismConfig themselves.
-_PLAIN = Function(local_batch=8, sequence_length=2048, recompute="selective")
+_DEFAULT_FUNCTION = ConfigFunction(local_batch=8, sequence_length=2048, recompute="selective")
 
 
 @dataclass(kw_only=True)
 class _Options:
     """Overrides by their dotted names without hyphens, those of a TOML file behind them."""
 
-    given: dict[str, Given] = field(default_factory=dict)
+    options: dict[str, ParsedOption] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     is_older: bool = False
     is_script: bool = False
     subcommand: str | None = None
 
     def text(self, name: str) -> str | None:
-        given = self.given.get(name)
+        given = self.options.get(name)
         if given is None or None in given.texts:
             return None
         self.used.add(given.option)
@@ -215,13 +228,13 @@ class _Options:
             return None
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """What the overrides say; see `planner.launch.understood`.
 
     Raises LaunchError if the GPUs cannot be split as it says.
     """
-    options = _options(reading.found)
-    if options.is_script and not {*_VARIABLES.values()} & {*options.given}:
+    options = _options(reading.command)
+    if options.is_script and not {*_VARIABLES.values()} & {*options.options}:
         raise LaunchError(
             f"{reading.place}: {_SCRIPT} is read as torchtitan's, which is told its model by "
             "CONFIG=... in front of it: give that, or the file itself."
@@ -234,23 +247,23 @@ def answers(reading: Reading) -> Answers:
     is_whole = not options.text("config") and describes is not None
     if is_whole:
         name = _flavor(options)
-    function = _PLAIN if is_whole else FUNCTIONS.get(name, _PLAIN)
-    found = gathered(reading, "torchtitan")
+    function = _DEFAULT_FUNCTION if is_whole else FUNCTIONS.get(name, _DEFAULT_FUNCTION)
+    found = option_texts(reading, "torchtitan")
     values, notes = found.values, found.notes
     values["framework"] = "torchtitan"
     is_own = options.text("model.changed") is not None
     is_flavored = options.text("model.flavor") is not None
     model = None if is_own else _model(options, _flavor(options) if is_flavored else name)
-    found.put("model", model)
+    found.set("model", model)
     _sizes(options, name, function, found)
     _states(options, function, found)
     gpus = _split(reading, options, found)
-    found.asked += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
+    found.missing += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
     _batch(options, function, gpus, found)
     values["precision"] = _precision(options, options.text("function") or name, function)
     _parts_of_model(reading, options, found)
     if model is None and _is_looped(options, function):
-        found.ask("virtual_pipeline")
+        found.mark_missing("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
         values["virtual_pipeline"] = _chunks(options, values["pipeline_parallel"], function, model)
     if options.is_older:
@@ -267,7 +280,7 @@ def answers(reading: Reading) -> Answers:
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
-    return found.made(used=frozenset(options.used))
+    return found.build(used=frozenset(options.used))
 
 
 def _flavor(options: _Options) -> str:
@@ -283,7 +296,9 @@ def _flavor(options: _Options) -> str:
     return f"{module}_{flavor}" if module else named
 
 
-def _sizes(options: _Options, name: str, function: Function, found: Gathered) -> None:
+def _sizes(
+    options: _Options, name: str, function: ConfigFunction, settings: SettingsBuilder
+) -> None:
     """Degrees of parallelism and tokens of a sequence."""
     for term, key, default in (
         ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
@@ -292,13 +307,13 @@ def _sizes(options: _Options, name: str, function: Function, found: Gathered) ->
         ("expert_parallel", "parallelism.expert_parallel_degree", function.expert_parallel),
         ("sequence_length", "training.seq_len", function.sequence_length),
     ):
-        found.put(term, options.number(key))
-        found.assume(term, default, f"{default} is that of {name or 'torchtitan'}")
+        settings.set(term, options.number(key))
+        settings.assume(term, default, f"{default} is that of {name or 'torchtitan'}")
 
 
-def _options(found: Found) -> _Options:
+def _options(command: ParsedCommand) -> _Options:
     options = _Options()
-    for document in (found, *found.files.values()):
+    for document in (command, *command.files.values()):
         every = {**{each.option: each for each in document.unknown}, **document.options}
         words = [*every, *(str(each.texts[0]) for each in document.positional if each.texts)]
         for word in words:
@@ -310,13 +325,13 @@ def _options(found: Found) -> _Options:
             name = option.lstrip("-").replace("-", "_") if is_command else option
             if _KEY.fullmatch(option):
                 options.is_older = True
-            options.given.setdefault(_OLDER.get(name, name), given)
-    first = next((word_option.single or "" for word_option in found.positional), "")
+            options.options.setdefault(_OLDER.get(name, name), given)
+    first = next((word_option.single or "" for word_option in command.positional), "")
     options.is_script = first.rpartition("/")[2] == _SCRIPT
     if options.is_script:
         for variable, name in _VARIABLES.items():
-            if variable in found.environment:
-                options.given.setdefault(name, found.environment[variable])
+            if variable in command.environment:
+                options.options.setdefault(name, command.environment[variable])
     return options
 
 
@@ -333,8 +348,8 @@ def _model(options: _Options, name: str) -> str | None:
     return named or (model_named(assets.rstrip("/").rpartition("/")[2]) if assets else None)
 
 
-def _states(options: _Options, function: Function, found: Gathered) -> None:
-    values = found.values
+def _states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
+    values = settings.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
     keeps = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
     split = values["tensor_parallel"] > 1
@@ -342,29 +357,29 @@ def _states(options: _Options, function: Function, found: Gathered) -> None:
     off = off or (options.text("parallelism.enable_sequence_parallel") or "").lower() == "false"
     is_away = (options.text("training.enable_cpu_offload") or "false").lower() == "true"
     recompute = options.subcommand or options.text("activation_checkpoint.mode")
-    found.put("recompute", recompute if recompute in _MODES else None)
+    settings.set("recompute", recompute if recompute in _MODES else None)
     usual = function.recompute
-    found.assume("recompute", usual, f"{usual} is that of the configuration")
+    settings.assume("recompute", usual, f"{usual} is that of the configuration")
     values["zero_stage"] = 2 if keeps else 3
     values["sequence_parallel"] = split and not off
     values["offload"] = "optimizer_weights" if is_away else "none"
     values["flash_attention"] = True
 
 
-def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
+def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
     """GPUs, and over how many of them a copy is sharded."""
-    values = found.values
+    values = settings.values
     copies = options.number("parallelism.data_parallel_replicate_degree") or 1
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
     one = values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
-    gpus = gpus_of(reading.found.world)
+    gpus = total_gpus(reading.command.resources)
     if gpus is None and options.is_script:
-        gpus = number_of(reading.found.environment.get("NGPU"))
+        gpus = parse_int(reading.command.environment.get("NGPU"))
     if gpus is None and shards > 0:
         gpus = copies * shards * one
     if gpus is None and options.is_script:
         gpus = _USUAL_PROCESSES
-        found.defaults["num_gpus"] = f"{gpus} are the processes that {_SCRIPT} starts"
+        settings.defaults["num_gpus"] = f"{gpus} are the processes that {_SCRIPT} starts"
     if gpus is not None and (gpus % (one * copies) or 0 < shards != gpus // (one * copies)):
         words = f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {one}"
         raise LaunchError(
@@ -382,8 +397,10 @@ def _split(reading: Reading, options: _Options, found: Gathered) -> int | None:
     return gpus
 
 
-def _batch(options: _Options, function: Function, gpus: int | None, found: Gathered) -> None:
-    values = found.values
+def _batch(
+    options: _Options, function: ConfigFunction, gpus: int | None, settings: SettingsBuilder
+) -> None:
+    values = settings.values
     pp, length = values["pipeline_parallel"], values["sequence_length"]
     local = options.number("training.local_batch_size")
     micro = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
@@ -395,7 +412,7 @@ def _batch(options: _Options, function: Function, gpus: int | None, found: Gathe
         total = max(tokens // length, 1)
     if local is None:
         local = function.local_batch
-        found.defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
+        settings.defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
     values["micro_batch_size"] = micro if pp > 1 else local
     if total is not None and total > 0:
         values["global_batch_size"] = total
@@ -404,7 +421,7 @@ def _batch(options: _Options, function: Function, gpus: int | None, found: Gathe
         values["global_batch_size"] = local * gpus // one
 
 
-def _precision(options: _Options, name: str, function: Function) -> str:
+def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
     precision = function.precision
     for suffix, kind in _KINDS:
         if name.endswith(f"_{suffix}"):
@@ -418,25 +435,25 @@ def _precision(options: _Options, name: str, function: Function) -> str:
     return precision
 
 
-def _parts_of_model(reading: Reading, options: _Options, found: Gathered) -> None:
+def _parts_of_model(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
     """What a function adds to the model, and the optimizer that it takes."""
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
             f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "
             "train all weights are."
         )
-    found.put("mtp_num_layers", options.number("model.mtp"))
+    settings.set("mtp_num_layers", options.number("model.mtp"))
     if name := options.text("optimizer.name"):
-        found.put_optimizer(name)
+        settings.put_optimizer(name)
 
 
-def _is_looped(options: _Options, function: Function) -> bool:
+def _is_looped(options: _Options, function: ConfigFunction) -> bool:
     pp = options.number("parallelism.pipeline_parallel_degree") or 1
     schedule = options.text("parallelism.pipeline_parallel_schedule") or function.schedule
     return pp > 1 and "1F1B" != schedule != "GPipe"
 
 
-def _chunks(options: _Options, stages: int, function: Function, model: str) -> int:
+def _chunks(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
     """Stages of each rank."""
     each = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if each is None:
@@ -451,20 +468,22 @@ def _chunks(options: _Options, stages: int, function: Function, model: str) -> i
     return max(math.ceil(layers / each) // stages, 1)
 
 
-_ASSETS = Variable(name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any")
-_DATASET = Variable(name="DATASET", meaning="a data set that torchtitan knows", default="c4")
-_OUTPUT = Variable(
+_ASSETS = ShellVariable(
+    name="HF_ASSETS_PATH", meaning="folder of the tokenizer, and of weights if any"
+)
+_DATASET = ShellVariable(name="DATASET", meaning="a data set that torchtitan knows", default="c4")
+_OUTPUT = ShellVariable(
     name="OUTPUT_DIR", meaning="where checkpoints and logs go", default="outputs", is_output=True
 )
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     dp, copies = job.data_parallel, _copies(job)
     pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
     schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
     found = shipped(job.model)
-    has_own = _needs_own(job)
+    has_own = _needs_custom_config(job)
     return {
         "module": MODULE if has_own or found is None else found.module,
         "config": function_of(job) if has_own or found is None else found.config,
@@ -482,32 +501,32 @@ def _quantities(job: Job) -> Quantities:
     }
 
 
-def _needs_own(job: Job) -> bool:
+def _needs_custom_config(job: LaunchJob) -> bool:
     """Whether overrides of a shipped function cannot say the plan."""
     found = shipped(job.model)
     is_plain = job["precision"] not in ("fp8", "fp4") and found is not None and found.config
     return not is_plain or _parts(job) is not None
 
 
-def _stage_sizes(job: Job) -> list[int]:
+def _stage_sizes(job: LaunchJob) -> list[int]:
     """Layers of each stage as torchtitan counts stages: chunks of ours."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     return chunk_split(without_modules(job.model), pp, vp)
 
 
-def _split_words(job: Job) -> dict[str, int] | None:
+def _split_words(job: LaunchJob) -> dict[str, int] | None:
     """The options whose split is the one that was priced; None where none is."""
     sizes = _stage_sizes(job)
     layers, stages = sum(sizes), len(sizes)
     for first, last in ((0, 0), (1, 1), (1, 0), (0, 1)):
         each = math.ceil((layers + first + last) / stages)
         is_counted = math.ceil((layers + first + last) / each) == stages
-        if is_counted and dealt(layers, stages, first, last) == sizes:
+        if is_counted and split_layers(layers, stages, first, last) == sizes:
             return {"layers_per_stage": each, "first_less": first, "last_less": last}
     return None
 
 
-def dealt(layers: int, stages: int, first: int, last: int) -> list[int]:
+def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
     """Layers of each stage as torchtitan deals them; empty where it refuses to.
 
     >>> dealt(10, 4, 1, 1)
@@ -522,7 +541,7 @@ def dealt(layers: int, stages: int, first: int, last: int) -> list[int]:
     return sizes
 
 
-def _parts(job: Job) -> list[list[str]] | None:
+def _parts(job: LaunchJob) -> list[list[str]] | None:
     """The modules of each stage, where no option says the split that was priced."""
     if job["pipeline_parallel"] == 1 or _split_words(job) is not None:
         return None
@@ -533,26 +552,26 @@ def _parts(job: Job) -> list[list[str]] | None:
     return parts
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
     _require_experts(job)
-    own = own_config(job, _parts(job)) if _needs_own(job) else ""
-    files = (File(name=f"{MODULE}.py", text=own, meaning="the model's configuration"),)
+    own = custom_config_module(job, _parts(job)) if _needs_custom_config(job) else ""
+    files = (LaunchOutputFile(name=f"{MODULE}.py", text=own, meaning="the model's configuration"),)
     options = [each for each in settings.options if not each.option.startswith(_SUBCOMMAND)]
     last = [each for each in settings.options if each.option.startswith(_SUBCOMMAND)]
     arguments = (
-        Argument(words=("-m", "torchtitan.train")),
-        *map(Argument.of, options),
-        Argument(words=("--hf_assets_path", _ASSETS)),
-        Argument(words=("--dataloader.dataset", _DATASET)),
-        Argument(words=("--dump_folder", _OUTPUT)),
-        Argument(words=("--metrics.log_freq", "1")),
-        Argument(words=("--checkpoint.enable",)),
+        CommandWords(words=("-m", "torchtitan.train")),
+        *map(CommandWords.of, options),
+        CommandWords(words=("--hf_assets_path", _ASSETS)),
+        CommandWords(words=("--dataloader.dataset", _DATASET)),
+        CommandWords(words=("--dump_folder", _OUTPUT)),
+        CommandWords(words=("--metrics.log_freq", "1")),
+        CommandWords(words=("--checkpoint.enable",)),
         # A subcommand of the parser: nothing may follow it.
-        *map(Argument.of, last),
+        *map(CommandWords.of, last),
     )
     note = "ranks that split sequences always share the shards of the weights"
-    shared = Remark(parameter="zero_stage", value="0", note=note)
+    shared = ParameterNote(parameter="zero_stage", value="0", note=note)
     is_shared = not job["zero_stage"] and job["context_parallel"] > 1
     return training_draft(
         job,
@@ -564,7 +583,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-def _require_experts(job: Job) -> None:
+def _require_experts(job: LaunchJob) -> None:
     """Experts are dealt over the ranks that share what is sharded, tensors and sequences."""
     shards = job.data_parallel // _copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
@@ -576,8 +595,8 @@ def _require_experts(job: Job) -> None:
         )
 
 
-def _copies(job: Job) -> int:
+def _copies(job: LaunchJob) -> int:
     return int(job["data_parallel_replicas"]) if job["zero_stage"] else job.data_parallel
 
 
-TARGET = Target.of("torchtitan", quantities=_quantities, draft=_draft, answers=answers)
+TARGET = LaunchTarget.of("torchtitan", quantities=_quantities, draft=_draft, answers=read_settings)

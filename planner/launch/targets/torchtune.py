@@ -11,13 +11,21 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
 from planner.launch.shape import model_named
-from planner.launch.targets.trained import as_it_is, put_batch, ranks_of, read_alone
+from planner.launch.targets.trained import identity, make_reader_target, put_batch, ranks_of
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import Found, Gathered, Reading, flag, gpus_of, number, worded
+from planner.launch.understood import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    number,
+    total_gpus,
+    with_unknown_options,
+)
 
 _UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
 _UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")
@@ -30,47 +38,47 @@ _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32
 
 
 @cache
-def _shipped() -> Mapping[str, Mapping[str, Given]]:
+def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
     """What the configurations that torchtune ships say, by name."""
     return {
         row["config"]: {
-            key: stated(key, text) for key, text in row.items() if text and key != "config"
+            key: implied_option(key, text) for key, text in row.items() if text and key != "config"
         }
         for row in shipped_rows("models/torchtune.csv")
     }
 
 
-def _tell(reading: Reading, found: Gathered) -> None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """What no row tells of a configuration, or of a command with its own overrides of one."""
-    recipe = next((each.single or "" for each in reading.found.positional), "")
+    recipe = next((each.single or "" for each in reading.command.positional), "")
     _refuse(reading, recipe)
-    found.values["framework"] = "torchtune"
-    _model(reading, found)
-    _batch(reading, found, recipe)
-    _memory(reading, found)
-    _optimizer(reading, found)
+    settings.values["framework"] = "torchtune"
+    _model(reading, settings)
+    _batch(reading, settings, recipe)
+    _memory(reading, settings)
+    _optimizer(reading, settings)
     is_dpo = (reading.text("loss._component_") or "").endswith("DPOLoss")
-    found.values["training_objective"] = "dpo" if is_dpo else "sft"
+    settings.values["training_objective"] = "dpo" if is_dpo else "sft"
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     """The configuration that a command names, with the overrides of the command."""
-    own = worded(found).options
+    own = with_unknown_options(command).options
     given = own.get("--config")
     if given is None or given.single is None:
         return own
-    document = found.files.get(given.single)
+    document = command.files.get(given.single)
     known = document.options if document is not None else _shipped().get(given.single)
     if known is None and "model._component_" not in own:
         raise LaunchError(
-            f"{found.name}:{found.line}: --config {given.single} is no configuration that "
+            f"{command.name}:{command.line}: --config {given.single} is no configuration that "
             "torchtune ships and that is predicted, and no file of that name stands beside: put "
             "it there."
         )
     return {**(known or {}), **own}
 
 
-def _refuse(reading: Reading, recipe: str) -> None:
+def _refuse(reading: OptionReader, recipe: str) -> None:
     name = next((key for key in _UNREAD_KEYS if reading.has(key)), "")
     if not name and recipe.startswith(_UNREAD):
         name = recipe
@@ -83,27 +91,27 @@ def _refuse(reading: Reading, recipe: str) -> None:
         )
 
 
-def _model(reading: Reading, found: Gathered) -> None:
+def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
     """The model, and which of its weights are trained."""
-    values = found.values
+    values = settings.values
     component = (reading.text("model._component_") or "").rpartition(".")[2]
     kind = _ADAPTED.match(component)
     model = next(filter(None, map(model_named, _spelled(component))), None)
-    found.need("model", model)
+    settings.require("model", model)
     if kind is None:
         values.pop("lora_rank", None)
         return
     is_quantized = kind[1].startswith("q") or flag(reading, "model.quantize_base")
     values["adapter"] = "qlora" if is_quantized else "lora"
-    found.assume("lora_rank", _RANK, f"no model.lora_rank: {_RANK} is torchtune's")
-    given = reading.found.options.get("model.lora_attn_modules")
+    settings.assume("lora_rank", _RANK, f"no model.lora_rank: {_RANK} is torchtune's")
+    given = reading.command.options.get("model.lora_attn_modules")
     words = re.findall(r"\w+", (given.joined or "") if given else "")
     targets = [_ATTENTION[word] for word in words if word in _ATTENTION]
     targets += _FORWARD if flag(reading, "model.apply_lora_to_mlp") else ()
     if targets:
         values["lora_targets"] = ",".join(targets)
     if flag(reading, "model.apply_lora_to_output"):
-        found.notes.append("The adapter of the logits (apply_lora_to_output) is not counted.")
+        settings.notes.append("The adapter of the logits (apply_lora_to_output) is not counted.")
 
 
 def _spelled(component: str) -> Iterator[str]:
@@ -125,32 +133,34 @@ def _spelled(component: str) -> Iterator[str]:
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", text)
 
 
-def _batch(reading: Reading, found: Gathered, recipe: str) -> None:
+def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
     """GPUs, how they share the model, and the tokens of a step."""
-    values = found.values
-    alone = (recipe or reading.found.name).removesuffix(".py").removesuffix(".yaml")
+    values = settings.values
+    alone = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
     config = reading.text("--config") or ""
-    total = gpus_of(reading.found.world)
+    total = total_gpus(reading.command.resources)
     if total is None and _ONE_GPU in f"{alone} {config}" and "distributed" not in alone:
         total = 1
-        found.defaults["num_gpus"] = "a recipe of a single device"
+        settings.defaults["num_gpus"] = "a recipe of a single device"
     tp, cp = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    ranks = ranks_of(reading, found, total, tp=tp, cp=cp)
+    ranks = ranks_of(reading, settings, total, tp=tp, cp=cp)
     copies = reading.number("data_parallel_replicate_dim") or 1
     keeps = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
     values["zero_stage"] = 0 if total == 1 else 2 if keeps else 3
     if copies > 1:
         values["data_parallel_replicas"] = copies
     if ranks is None:
-        found.ask("global_batch_size")
-    put_batch(found, ranks, reading.number("gradient_accumulation_steps"))
-    found.need("sequence_length", number(reading, "tokenizer.max_seq_len", "dataset.max_seq_len"))
+        settings.mark_missing("global_batch_size")
+    put_batch(settings, ranks, reading.number("gradient_accumulation_steps"))
+    settings.require(
+        "sequence_length", number(reading, "tokenizer.max_seq_len", "dataset.max_seq_len")
+    )
     if not flag(reading, "dataset.packed"):
-        found.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
+        settings.notes.append(UNPACKED.format(option="tokenizer.max_seq_len"))
 
 
-def _memory(reading: Reading, found: Gathered) -> None:
-    values = found.values
+def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    values = settings.values
     dtype = (reading.text("dtype") or "bf16").lower()
     values["precision"] = _FORMATS.get(dtype, dtype)
     if flag(reading, "enable_fp8_training"):
@@ -164,14 +174,14 @@ def _memory(reading: Reading, found: Gathered) -> None:
     values["torch_compile"] = str(flag(reading, "compile")).lower()
 
 
-def _optimizer(reading: Reading, found: Gathered) -> None:
-    values = found.values
+def _optimizer(reading: OptionReader, settings: SettingsBuilder) -> None:
+    values = settings.values
     component = reading.text("optimizer._component_") or "torch.optim.AdamW"
     if component.endswith("CPUOffloadOptimizer"):
         values["offload"], component = "optimizer", "torch.optim.AdamW"
     values["optimizer"] = "adam"
-    found.put_optimizer(component)
+    settings.put_optimizer(component)
     values["optimizer_in_backward"] = flag(reading, "optimizer_in_bwd")
 
 
-TARGET = read_alone("torchtune", _tell, _whole, as_it_is)
+TARGET = make_reader_target("torchtune", _add_unlisted_settings, _merge_config_files, identity)

@@ -18,13 +18,26 @@ from math import prod
 from planner.base.enums import Offload
 from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
-from planner.documents.shell.text import stated
+from planner.documents.shell.text import implied_option
 from planner.documents.writing import yaml_text
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import OptionTable, Quantities, Remark, Role, Settings, Words
-from planner.launch.target import Argument, Draft, File, Job, Target
+from planner.launch.option_table import (
+    OptionRole,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Words,
+)
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+)
 from planner.launch.targets.rl_steps import put_lengths, put_redrawn, put_split, reader_of_steps
-from planner.launch.trainer.honoured import honoured
+from planner.launch.trainer.honoured import split_by_precedence
 from planner.launch.trainer.reading import (
     gather,
     is_trainer_document,
@@ -32,7 +45,7 @@ from planner.launch.trainer.reading import (
     starts_trainer,
     trainer_answers,
 )
-from planner.launch.trainer.said import Sources
+from planner.launch.trainer.said import OptionSources
 from planner.launch.trainer.writing import (
     FSDP_FILE,
     SECTION,
@@ -52,26 +65,26 @@ from planner.launch.trainer.writing import (
     script_settings,
 )
 from planner.launch.understood import (
-    Answers,
-    Found,
-    Gathered,
-    Reading,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
     flag,
-    is_hidden,
+    has_unknown_value,
     number,
-    number_of,
-    told,
-    worded,
+    option_text,
+    parse_int,
+    with_unknown_options,
 )
 from planner.question.terms import glossary
 
 
-def _of_script(job: Job) -> Quantities:
+def _of_script(job: LaunchJob) -> Quantities:
     """What the script is told that DeepSpeed or accelerate starts."""
     return {**script_quantities(job), "offload": moved_activations(job)}
 
 
-def _by_trainer(job: Job) -> Quantities:
+def _by_trainer(job: LaunchJob) -> Quantities:
     """What the script is told, and how FSDP shards."""
     stage, offload = int(job["zero_stage"]), job["offload"]
     sharded, inside = stage >= 2, repeats_inside(job, sharded=stage >= 2)
@@ -86,14 +99,14 @@ def _by_trainer(job: Job) -> Quantities:
     }
 
 
-def _trainer_draft(job: Job, settings: Settings) -> Draft:
+def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     keys = {each.option: each.text for each in settings.options if each.option.startswith(SECTION)}
     files = list(script_files(job))
     more = []
     if keys:
         document = nested({"version": "2", **{k.removeprefix(SECTION): v for k, v in keys.items()}})
         files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
-        more.append(Argument(words=("--fsdp_config", FSDP_FILE)))
+        more.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
     unexpressed, left = script_remarks(job)
     notes: tuple[str, ...] = ()
     if has_adapter(job):
@@ -110,20 +123,20 @@ def _trainer_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-TRANSFORMERS = Target.of(
+TRANSFORMERS = LaunchTarget.of(
     "transformers",
     quantities=_by_trainer,
     draft=_trainer_draft,
     answers=trainer_answers,
     starts=starts_trainer,
     is_of=is_trainer_document,
-    honoured=honoured,
+    honoured=split_by_precedence,
 )
 
 
-def _beside_script(job: Job, target: str) -> Words:
+def _beside_script(job: LaunchJob, target: str) -> Words:
     """Nothing of what the script's own options say and a file of the target does not."""
-    own = {row.parameter for row in OptionTable.load(target).rows if row.role is Role.IS}
+    own = {row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS}
     return dict.fromkeys(script_quantities(job).keys() - {"layer_split", *own})
 
 
@@ -131,7 +144,7 @@ DEEPSPEED_FILE = "ds_config.json"
 _WRITTEN = ("bf16", "fp16", "fp32")
 
 
-def by_deepspeed(job: Job) -> Quantities:
+def by_deepspeed(job: LaunchJob) -> Quantities:
     """What the table turns into keys of ``ds_config.json``."""
     stage = int(job["zero_stage"])
     steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
@@ -148,13 +161,13 @@ def by_deepspeed(job: Job) -> Quantities:
     }
 
 
-def deepspeed_file(settings: Settings) -> File:
+def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
     """``ds_config.json`` of the options of the table."""
     document = nested({each.option: each.text for each in settings.options})
     return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
 
 
-def _deepspeed_draft(job: Job, settings: Settings) -> Draft:
+def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     script = script_settings(
         job,
         # What the file cannot say is told once.
@@ -168,7 +181,7 @@ def _deepspeed_draft(job: Job, settings: Settings) -> Draft:
     return training_draft(
         job,
         "deepspeed",
-        script_arguments(job, script, Argument(words=("--deepspeed", DEEPSPEED_FILE))),
+        script_arguments(job, script, CommandWords(words=("--deepspeed", DEEPSPEED_FILE))),
         files=(deepspeed_file(settings), *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed),
         left=left,
@@ -184,13 +197,13 @@ def _starts_deepspeed(words: Sequence[str]) -> bool:
     return is_configured and (tunes or starts_trainer(words))
 
 
-DEEPSPEED = Target.of(
+DEEPSPEED = LaunchTarget.of(
     "deepspeed",
     quantities=by_deepspeed,
     draft=_deepspeed_draft,
     answers=trainer_answers,
     starts=_starts_deepspeed,
-    honoured=honoured,
+    honoured=split_by_precedence,
     script=_of_script,
 )
 
@@ -202,14 +215,14 @@ _UNKNOWN = ("fp4", "int8", "tf32")
 _PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
 
 
-def _kind(job: Job) -> str:
+def _kind(job: LaunchJob) -> str:
     is_whole = not job["zero_stage"] and not job["offload"].startswith("optimizer")
     if is_whole and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
         return "NO" if job.num_gpus == 1 else "MULTI_GPU"
     return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
 
 
-def _by_accelerate(job: Job) -> Quantities:
+def _by_accelerate(job: LaunchJob) -> Quantities:
     kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
     # FSDP and DeepSpeed are told each in their way.
     own = {*_fsdp(job), "zero3_init"}
@@ -241,7 +254,7 @@ _BY_FSDP2 = {
 _UNSPLIT = [name for name in glossary() if name in _BY_FSDP2]
 
 
-def _fsdp(job: Job) -> Words:
+def _fsdp(job: LaunchJob) -> Words:
     replicas = int(job["data_parallel_replicas"])
     return {
         "zero_stage": job["zero_stage"],
@@ -252,7 +265,7 @@ def _fsdp(job: Job) -> Words:
     }
 
 
-def _deepspeed(job: Job) -> Words:
+def _deepspeed(job: LaunchJob) -> Words:
     stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
     where = "nvme" if offload.to_drives else "cpu"
     return {
@@ -266,11 +279,11 @@ def _deepspeed(job: Job) -> Words:
     }
 
 
-def _trades_heads(job: Job) -> bool:
+def _trades_heads(job: LaunchJob) -> bool:
     return bool(job["context_parallel"] > 1 and job["cp_comm_type"] == "a2a")
 
 
-def _by_heads(job: Job) -> Words:
+def _by_heads(job: LaunchJob) -> Words:
     """DeepSpeed's Ulysses; the sizes come to all GPUs [1]_.
 
     References
@@ -287,7 +300,7 @@ def _by_heads(job: Job) -> Words:
     }
 
 
-def _accelerate_draft(job: Job, settings: Settings) -> Draft:
+def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
     kind = _kind(job)
     is_fsdp, inside = kind == "FSDP", repeats_inside(job, sharded=kind == "FSDP")
@@ -305,16 +318,18 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     note = f"accelerate's YAML has it for FSDP2, not for {kind}; choose the target deepspeed"
     said = {"context_parallel"} if kind == "DEEPSPEED" and _trades_heads(job) else set()
     unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in said]
-    remarks = (Remark(parameter=name, value=str(job[name]), note=note) for name in unsplit)
+    remarks = (ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unsplit)
     notes = {each.option: each.note for each in settings.options if each.note}
     text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)
-    config = File(name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards")
+    config = LaunchOutputFile(
+        name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
+    )
     return training_draft(
         job,
         "accelerate",
         script_arguments(job, script),
         launcher="accelerate",
-        launcher_arguments=(Argument(words=("--config_file", _ACCELERATE_FILE)),),
+        launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
         unexpressed=(*script.unexpressed, *unexpressed, *remarks),
         left=left,
@@ -322,12 +337,12 @@ def _accelerate_draft(job: Job, settings: Settings) -> Draft:
     )
 
 
-ACCELERATE = Target.of(
+ACCELERATE = LaunchTarget.of(
     "accelerate",
     quantities=_by_accelerate,
     draft=_accelerate_draft,
     answers=trainer_answers,
-    honoured=honoured,
+    honoured=split_by_precedence,
     script=_of_script,
 )
 
@@ -346,95 +361,97 @@ _SERVER = re.compile(
 _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(\d{1,4})\b")
 
 
-def step_of(target: Target) -> Target:
+def step_of(target: LaunchTarget) -> LaunchTarget:
     """A target of the Trainer with what reads its files as whole steps, and writes none."""
-    alone = Target.of(target.name, answers=target.answers)
-    made = reader_of_steps(alone, ("TRL",), _put_step, _whole, table="trl-step")
+    alone = LaunchTarget.of(target.name, answers=target.answers)
+    made = reader_of_steps(alone, ("TRL",), _put_step, _merge_config_files, table="trl-step")
     return replace(target, answers=made.answers, step=made.step)
 
 
-def _whole(found: Found) -> Found:
+def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     """With options of a script as its parser spells them, and those of the files that it names.
 
     GPUs that a user says to have are those of its server, too.
     """
-    found = worded(found)
-    sources = Sources(name=found.name)
-    gather(found, sources)
+    command = with_unknown_options(command)
+    sources = OptionSources(name=command.name)
+    gather(command, sources)
     spelled = {given.option for given in sources.script.values()}
     others = {
-        name: option for name, option in found.options.items() if option.option not in spelled
+        name: option for name, option in command.options.items() if option.option not in spelled
     }
-    found = replace(found, options={**others, **sources.script})
-    given, gpus = found.world.num_gpus, _of_server(Reading(found=found, meanings={}))
-    total = number_of(given) or 0
+    command = replace(command, options={**others, **sources.script})
+    given, gpus = command.resources.num_gpus, _of_server(OptionReader(command=command, meanings={}))
+    total = parse_int(given) or 0
     if given and gpus and not given.line and total > gpus:
-        option = stated(given.option, str(total - gpus), given.line)
-        found = replace(found, world=replace(found.world, num_gpus=option))
-    return found
+        option = implied_option(given.option, str(total - gpus), given.line)
+        command = replace(command, resources=replace(command.resources, num_gpus=option))
+    return command
 
 
-def _of_server(reading: Reading) -> int | None:
+def _of_server(reading: OptionReader) -> int | None:
     """GPUs of the server that generates; None where none does."""
-    mode = told(reading, "--vllm_mode")
+    mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
-    served = _SERVER.search(reading.found.text)
+    served = _SERVER.search(reading.command.text)
     if served is None:
         return number(reading, _DEGREE) or 1
     return prod(int(size) for size in _SPLITS.findall(served["words"]))
 
 
-def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
     """What of a whole step is no row of the table: answers, lengths, who runs where."""
-    values = found.values
+    values = settings.values
     values["framework"] = "TRL"
-    words = [word_option.single or "" for word_option in reading.found.positional]
+    words = [word_option.single or "" for word_option in reading.command.positional]
     is_swift = starts_swift(words)
     if is_swift:
-        found.notes.append("ms-swift has no profile: predicted as TRL, whose trainer it extends.")
+        settings.notes.append(
+            "ms-swift has no profile: predicted as TRL, whose trainer it extends."
+        )
     if flag(reading, "--dynamic_sample"):
-        put_redrawn(found)
+        put_redrawn(settings)
     elif any("rloo" in word for word in words):
         values["algorithm"] = str(Algorithm.RLOO)
-    _put_answers(reading, update, found)
+    _put_answers(reading, update, settings)
     length = int(update.values["sequence_length"])
     answer = number(reading, "--max_completion_length") or _ANSWER
-    put_lengths(found, length, answer, number(reading, "--max_prompt_length"))
+    put_lengths(settings, length, answer, number(reading, "--max_prompt_length"))
     micro = int(update.values.get("micro_batch_size") or _MICRO)
     values["micro_batch_tokens"] = micro * (int(values["input_tokens"]) + values["output_cap"])
     values["engine"] = "vllm"
     if not flag(reading, "--use_vllm", *_SERVERS):
-        found.notes.append(
+        settings.notes.append(
             "It generates by Transformers (no use_vllm), which takes several times as long as an "
             "engine: predicted as with vLLM."
         )
-    found.assume(
+    settings.assume(
         "rollout_gpu_memory", _SHARE[is_swift], f"{_SHARE[is_swift]} of a GPU is the program's"
     )
     if is_swift:
-        found.assume("max_num_seqs", _SWIFT_PLACES, f"{_SWIFT_PLACES}, ms-swift's default")
-    _put_placement(reading, update, found)
+        settings.assume("max_num_seqs", _SWIFT_PLACES, f"{_SWIFT_PLACES}, ms-swift's default")
+    _put_placement(reading, update, settings)
 
 
 _ANSWER = 512
 
 
-def _put_answers(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_answers(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
     """How many prompts a generation answers, in answers of which ranks and micro-batches share.
 
     A generation is of as many micro-batches of each rank as an optimizer step, unless it is said
     to be of others; where it is of fewer, a step is several generations.
     """
-    values = found.values
+    values = settings.values
     is_rloo = values.get("algorithm") == Algorithm.RLOO
     samples = number(reading, _GENERATIONS) or _SAMPLES[is_rloo and not reading.has("--rlhf_type")]
     values["samples_per_prompt"] = samples
     if not reading.has(_GENERATIONS):
-        found.defaults["samples_per_prompt"] = f"{samples} are the program's"
+        settings.defaults["samples_per_prompt"] = f"{samples} are the program's"
     batch = update.values.get("global_batch_size")
-    if batch is None or is_hidden(reading, _GENERATIONS):
-        found.ask("num_gpus" if batch is None else "prompts_per_step")
+    if batch is None or has_unknown_value(reading, _GENERATIONS):
+        settings.mark_missing("num_gpus" if batch is None else "prompts_per_step")
         return
     accumulated = number(reading, "--gradient_accumulation_steps") or 1
     steps = number(reading, "--steps_per_generation") or accumulated
@@ -442,16 +459,20 @@ def _put_answers(reading: Reading, update: Answers, found: Gathered) -> None:
     answers = max(generated, int(batch))
     values["prompts_per_step"] = max(answers // samples, 1)
     if values["prompts_per_step"] * samples != answers:
-        found.notes.append(
+        settings.notes.append(
             f"{answers:,} answers of a step are no whole groups of {samples}: "
             f"{values['prompts_per_step']:,} prompts are taken."
         )
         values["global_batch_size"] = min(int(batch), values["prompts_per_step"] * samples)
     if answers > batch:
-        found.notes.append(f"A generation is trained in {answers // int(batch)} optimizer steps.")
+        settings.notes.append(
+            f"A generation is trained in {answers // int(batch)} optimizer steps."
+        )
 
 
-def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_placement(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Where trainer and engine run: on the same GPUs, or the engine as a server."""
     train, gpus = update.values.get("num_gpus"), _of_server(reading)
     if gpus is None:
@@ -459,15 +480,15 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
             ("offload_train", ("--offload_model", "--offload_optimizer")),
             ("offload_rollout", ("--vllm_enable_sleep_mode", "--sleep_level")),
         ):
-            found.values[name] = any(flag(reading, option) for option in options)
-        put_split(found, Placement.COLOCATED, train, 0)
+            settings.values[name] = any(flag(reading, option) for option in options)
+        put_split(settings, Placement.COLOCATED, train, 0)
         return
-    if _SERVER.search(reading.found.text) is None:
-        found.notes.append(
+    if _SERVER.search(reading.command.text) is None:
+        settings.notes.append(
             f"It does not say how many GPUs its server has: one engine of {gpus} is taken; --gpus "
             "with --set train_gpus says it."
         )
-    put_split(found, Placement.SEPARATE, train, gpus)
+    put_split(settings, Placement.SEPARATE, train, gpus)
 
 
 TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

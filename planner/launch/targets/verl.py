@@ -19,13 +19,13 @@ from planner.base.software_enums import Placement
 from planner.base.training_names import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
-from planner.launch.option_table import Quantities, Remark, Setting, Settings, Words
-from planner.launch.target import Argument, Draft, Job, Target, override
+from planner.launch.option_table import OptionText, OptionTexts, ParameterNote, Quantities, Words
+from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
 from planner.launch.targets.rl_steps import (
     MODEL,
     OF_FSDP,
     OUTPUT,
-    is_apart,
+    has_separate_gpus,
     per_rank,
     put_redrawn,
     put_sequences,
@@ -37,25 +37,25 @@ from planner.launch.targets.rl_steps import (
 )
 from planner.launch.targets.trained import (
     fsdp_profile,
+    make_update_reader,
+    note_updates,
     put_lora,
     put_megatron_split,
     put_objective,
     put_token_budget,
-    read_update,
     require_ranks,
-    tell_updates,
 )
 from planner.launch.trainer.answers import UNPACKED
 from planner.launch.understood import (
-    Answers,
-    Gathered,
-    Reading,
+    LaunchSettings,
+    OptionReader,
+    SettingsBuilder,
     flag,
-    gpus_of,
-    is_hidden,
+    has_unknown_value,
     number,
-    told,
-    worded,
+    option_text,
+    total_gpus,
+    with_unknown_options,
 )
 
 _PROGRAMS = (
@@ -78,7 +78,7 @@ _SECTIONS = (
     *(_FSDP, _MODEL, "--config-path", "actor_rollout_ref.hybrid_engine", "transfer_queue."),
     *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
 )
-_TOLD = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
+_RECOGNIZED_BY = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
 """What others that extend its trainer are told, too."""
 _MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
 _HOST = (
@@ -90,7 +90,7 @@ _HOST = (
 _ADAPTED = ("lora.target_modules", "target_modules")
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts verl's training on rollouts, or another that is told as it is.
 
     >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
@@ -101,44 +101,49 @@ def starts(words: Sequence[str]) -> bool:
     if any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
         return True
     is_script = any(word.endswith(".sh") for word in words[:3])
-    return not is_script and any(word.lstrip("+").startswith(_TOLD) for word in words)
+    return not is_script and any(word.lstrip("+").startswith(_RECOGNIZED_BY) for word in words)
 
 
-def is_of(values: Mapping[str, object]) -> bool:
+def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document is a configuration of its training on rollouts."""
     return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
 
 
-def _tell(reading: Reading, found: Gathered) -> None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
     """What the update of the policy is; see the module."""
-    _tell_program(reading, found)
+    _tell_program(reading, settings)
     if any(
-        (word_option.single or "").endswith(_SUPERVISED) for word_option in reading.found.positional
+        (word_option.single or "").endswith(_SUPERVISED)
+        for word_option in reading.command.positional
     ):
-        _supervised(reading, found)
+        _supervised(reading, settings)
         return
     if rank := number(reading, f"{_MODEL}lora_rank", f"{_MODEL}lora.rank"):
-        put_lora(reading, found, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
-    strategy = told(reading, f"{_ACTOR}strategy") or told(reading, "--config-name") or ""
-    is_megatron = "megatron" in strategy or (
-        not strategy and any(name.startswith(_MEGATRON) for name in reading.found.options)
+        put_lora(reading, settings, rank, *(f"{_MODEL}{name}" for name in _ADAPTED))
+    strategy = (
+        option_text(reading, f"{_ACTOR}strategy") or option_text(reading, "--config-name") or ""
     )
-    (_on_megatron if is_megatron else _on_fsdp)(reading, found)
-    length = _length(reading, found)
-    _batch(reading, found, length)
+    is_megatron = "megatron" in strategy or (
+        not strategy and any(name.startswith(_MEGATRON) for name in reading.command.options)
+    )
+    (_on_megatron if is_megatron else _on_fsdp)(reading, settings)
+    length = _length(reading, settings)
+    _batch(reading, settings, length)
     has_reference = flag(reading, f"{_ACTOR}use_kl_loss")
-    has_critic = (told(reading, "algorithm.adv_estimator") or "gae") == "gae"
+    has_critic = (option_text(reading, "algorithm.adv_estimator") or "gae") == "gae"
     has_reference = has_reference or flag(reading, "algorithm.use_kl_in_reward")
-    put_objective(found, has_reference, has_critic=has_critic)
+    put_objective(settings, has_reference, has_critic=has_critic)
     if any(flag(reading, f"{part}{name}") for part in (_FSDP, _MEGATRON) for name in _MOVED):
-        found.notes.append(_HOST)
+        settings.notes.append(_HOST)
 
 
-def _tell_program(reading: Reading, found: Gathered) -> None:
+def _tell_program(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Say that a program is read as verl's own."""
-    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
+    words = [
+        text for word_option in reading.command.positional for text in word_option.texts if text
+    ]
     if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
-        found.notes.append(
+        settings.notes.append(
             f"{words[0]} is read as verl.trainer.main_ppo: what it does otherwise is not predicted."
         )
 
@@ -155,36 +160,38 @@ _OF_SFT = {
 _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
-def _supervised(reading: Reading, found: Gathered) -> None:
+def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Fine-tuning on given answers, by FSDP."""
-    values = found.values
-    if (engine := told(reading, "engine", "model.strategy")) and not engine.startswith("fsdp"):
+    values = settings.values
+    if (engine := option_text(reading, "engine", "model.strategy")) and not engine.startswith(
+        "fsdp"
+    ):
         raise LaunchError(
             f"{reading.place}: {engine} of verl's fine-tuning is not read: only FSDP is."
         )
     if rank := number(reading, *_OF_SFT["rank"]):
-        put_lora(reading, found, rank, *(f"model.{name}" for name in _ADAPTED))
+        put_lora(reading, settings, rank, *(f"model.{name}" for name in _ADAPTED))
     values["training_objective"] = "sft"
-    _shard(reading, found, _OF_SFT)
+    _shard(reading, settings, _OF_SFT)
     names = {"length": "sequence_length", "batch": "global_batch_size", "micro": "micro_batch_size"}
     for key, name in names.items():
         size = number(reading, *_OF_SFT[key])
         values[name] = size or _SFT_DEFAULTS[key]
         if size is None:
-            found.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
-    if (gpus := gpus_of(reading.found.world)) is None:
-        found.ask("num_gpus")
+            settings.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
+    if (gpus := total_gpus(reading.command.resources)) is None:
+        settings.mark_missing("num_gpus")
     else:
         values["num_gpus"] = gpus
     if epochs := number(reading, "trainer.total_epochs"):
         values["epochs"] = epochs
-    found.notes.append(UNPACKED.format(option="data.max_length"))
+    settings.notes.append(UNPACKED.format(option="data.max_length"))
 
 
 _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
 
 
-def _on_fsdp(reading: Reading, found: Gathered) -> None:
+def _on_fsdp(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Weights, gradients and states of the policy sharded by FSDP."""
     name = "ulysses_sequence_parallel_size"
     options = {
@@ -192,16 +199,18 @@ def _on_fsdp(reading: Reading, found: Gathered) -> None:
         "offload": (f"{_FSDP}offload_policy",),
         "repeats": (f"{_MODEL}enable_gradient_checkpointing",),
     }
-    _shard(reading, found, options)
+    _shard(reading, settings, options)
     if flag(reading, f"{_MODEL}enable_activation_offload"):
-        found.values["offload"] = "activations"
+        settings.values["offload"] = "activations"
     if not flag(reading, f"{_FSDP}reshard_after_forward", default=True):
-        found.values["zero_stage"] = 2
+        settings.values["zero_stage"] = 2
 
 
-def _shard(reading: Reading, found: Gathered, options: Mapping[str, Sequence[str]]) -> None:
+def _shard(
+    reading: OptionReader, settings: SettingsBuilder, options: Mapping[str, Sequence[str]]
+) -> None:
     """All sharded by FSDP, sequences by Ulysses, as the options of each say."""
-    values = found.values
+    values = settings.values
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
     values["context_parallel"] = number(reading, *options["ulysses"]) or 1
     values |= {"framework": fsdp_profile(values), "zero_stage": 3}
@@ -210,92 +219,96 @@ def _shard(reading: Reading, found: Gathered, options: Mapping[str, Sequence[str
     values["offload"] = "optimizer_weights" if flag(reading, *options["offload"]) else "none"
     if any(map(reading.has, options["repeats"])):
         values["recompute"] = "full" if flag(reading, *options["repeats"]) else "none"
-    found.assume("recompute", "full", "full: verl's default")
+    settings.assume("recompute", "full", "full: verl's default")
 
 
-def _on_megatron(reading: Reading, found: Gathered) -> None:
+def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     """Tensors, stages, sequences and experts split by Megatron-Core."""
-    values = found.values
+    values = settings.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
-    put_megatron_split(reading, found, _MEGATRON)
+    put_megatron_split(reading, settings, _MEGATRON)
     splits = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
     values["sequence_parallel"] = splits and values["tensor_parallel"] > 1
     sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
     values["zero_stage"] = 1 if sharded else 0
     on_host = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
     values["offload"] = "optimizer" if flag(reading, on_host) else "none"
-    kind = told(reading, f"{_OVERRIDES}recompute_granularity")
+    kind = option_text(reading, f"{_OVERRIDES}recompute_granularity")
     layers = number(reading, f"{_OVERRIDES}recompute_num_layers")
     values["recompute"] = kind if kind in ("full", "selective") else "none"
-    if kind == "full" and layers and told(reading, f"{_OVERRIDES}recompute_method") == "block":
+    if (
+        kind == "full"
+        and layers
+        and option_text(reading, f"{_OVERRIDES}recompute_method") == "block"
+    ):
         values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
     if kind is None:
-        found.defaults["recompute"] = "none: verl sets no recompute_granularity"
+        settings.defaults["recompute"] = "none: verl sets no recompute_granularity"
 
 
-def _length(reading: Reading, found: Gathered) -> int | None:
+def _length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
     """Tokens of a prompt and its answer at their most; None where text does not tell them."""
     names = ("data.max_prompt_length", "data.max_response_length")
-    if is_hidden(reading, *names):
-        found.ask("sequence_length")
+    if has_unknown_value(reading, *names):
+        settings.mark_missing("sequence_length")
         return None
     parts = [number(reading, name) for name in names]
     length = sum(part or _TOKENS for part in parts)
-    found.values["sequence_length"] = length
+    settings.values["sequence_length"] = length
     if None in parts:
-        found.defaults["sequence_length"] = f"{_TOKENS} of a prompt or an answer are verl's"
+        settings.defaults["sequence_length"] = f"{_TOKENS} of a prompt or an answer are verl's"
     return length
 
 
 _TOKENS, _MINI, _NODE = 512, 256, 8
 
 
-def _batch(reading: Reading, found: Gathered, length: int | None) -> None:
+def _batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
     """GPUs, sequences of an optimizer step, and of a micro-batch on each rank.
 
     ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
     """
-    values = found.values
+    values = settings.values
     gpus = ranks = None
-    if is_hidden(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
-        found.ask("num_gpus")
+    if has_unknown_value(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
+        settings.mark_missing("num_gpus")
     else:
         nodes = number(reading, "trainer.nnodes") or 1
         gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
         values["num_gpus"] = gpus
-        ranks = require_ranks(reading, found, gpus)
+        ranks = require_ranks(reading, settings, gpus)
     mini = f"{_ACTOR}ppo_mini_batch_size"
-    if is_hidden(reading, mini, "actor_rollout_ref.rollout.n"):
-        found.ask("global_batch_size")
+    if has_unknown_value(reading, mini, "actor_rollout_ref.rollout.n"):
+        settings.mark_missing("global_batch_size")
         return
     prompts, answers_each = number(reading, mini), number(reading, "actor_rollout_ref.rollout.n")
     batch = (prompts or _MINI) * (answers_each or 1)
     values["global_batch_size"] = batch
     if prompts is None:
-        found.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
+        settings.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
     copies = gpus // ranks if gpus and ranks else None
     share = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
     generated = number(reading, "data.train_batch_size")
-    tell_updates(found, "verl", generated, prompts or _MINI)
+    note_updates(settings, "verl", generated, prompts or _MINI)
     if steps and generated and length:
         values["total_tokens"] = steps * generated * (answers_each or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        put_token_budget(found, budget * int(values["context_parallel"]), share)
+        put_token_budget(settings, budget * int(values["context_parallel"]), share)
     else:
-        _told_micro_batch(reading, found, copies)
+        _told_micro_batch(reading, settings, copies)
 
 
-def _told_micro_batch(reading: Reading, found: Gathered, copies: int | None) -> None:
+def _told_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
     """Sequences of a micro-batch on each rank; older files count those of all ranks."""
     whole = number(reading, f"{_ACTOR}ppo_micro_batch_size")
     micro = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
     if micro is None and whole and copies:
         micro = max(whole // copies, 1)
-    found.need("micro_batch_size", micro)
+    settings.require("micro_batch_size", micro)
     if flag(reading, f"{_MODEL}use_remove_padding"):
-        found.notes.append(
+        settings.notes.append(
             "Padding is removed, so that micro-batches of answers below max_response_length hold "
             "fewer tokens than predicted: use_dynamic_bsz bounds them."
         )
@@ -314,53 +327,61 @@ _STALE, _SYNC_STEPS, _CONCURRENT = 0.1, 4, 16
 prompts of each engine at once."""
 
 
-def _put_step(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
     """What of a whole step is no row of the table: who runs where, and passes beside the update."""
-    values = found.values
-    _tell_program(reading, found)
+    values = settings.values
+    _tell_program(reading, settings)
     is_megatron = str(update.values["framework"]).startswith("Megatron")
     values["framework"] = "verl Megatron" if is_megatron else "verl"
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
-        put_redrawn(found)
+        put_redrawn(settings)
     part = _MEGATRON if is_megatron else _FSDP
     moved = [flag(reading, f"{part}{name}") for name in _MOVED[:2]]
     values["offload_train"] = all(moved)
     if any(moved) and not all(moved):
-        found.notes.append("Of weights and states it offloads one alone: both are taken to stay.")
-    if is_hidden(reading, _GENERATED):
-        found.ask("prompts_per_step")
+        settings.notes.append(
+            "Of weights and states it offloads one alone: both are taken to stay."
+        )
+    if has_unknown_value(reading, _GENERATED):
+        settings.mark_missing("prompts_per_step")
     else:  # those that stream say 0
-        found.put("prompts_per_step", number(reading, _GENERATED))
-        found.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
-    _put_micro_batch(reading, update, found)
-    _put_placement(reading, update, found)
+        settings.set("prompts_per_step", number(reading, _GENERATED))
+        settings.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
+    _put_micro_batch(reading, update, settings)
+    _put_placement(reading, update, settings)
 
 
-def _put_micro_batch(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_micro_batch(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Tokens of a micro-batch: a budget, or sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        found.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
+        settings.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
     size, length = (update.values.get(n) for n in ("micro_batch_size", "sequence_length"))
     if size is not None and length is not None:
         packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-        put_sequences(found, int(str(size)), int(str(length)), is_packed=packs)
+        put_sequences(settings, int(str(size)), int(str(length)), is_packed=packs)
 
 
-def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
+def _put_placement(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
     """Where trainer and engine run, and how old the weights of answers may be."""
-    values = found.values
-    words = [text for word_option in reading.found.positional for text in word_option.texts if text]
+    values = settings.values
+    words = [
+        text for word_option in reading.command.positional for text in word_option.texts if text
+    ]
     words += filter(None, [reading.text("--config-name")])
-    mode = told(reading, f"{_V1}trainer_mode") or ""
+    mode = option_text(reading, f"{_V1}trainer_mode") or ""
     placement = Placement.COLOCATED
     if any("one_step_off" in word for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
     elif any("fully_async" in word for word in words):
         placement = Placement.ASYNC
-        _put_streamed(reading, found)
+        _put_streamed(reading, settings)
     elif mode.endswith("_async"):
         placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
         ahead = reading.number(f"{_V1}{mode}.num_warmup_batches")
@@ -374,23 +395,23 @@ def _put_placement(reading: Reading, update: Answers, found: Gathered) -> None:
         for name in ("nnodes", "n_gpus_per_node")
     )
     train = update.values.get("num_gpus")
-    put_split(found, placement, train, (nodes or 1) * (each or _NODE))
+    put_split(settings, placement, train, (nodes or 1) * (each or _NODE))
 
 
-def _put_streamed(reading: Reading, found: Gathered) -> None:
+def _put_streamed(reading: OptionReader, settings: SettingsBuilder) -> None:
     """A step of the fully asynchronous trainer: what it trains between two transfers of weights.
 
     Its threshold is a share of the answers of a step, and a share of a step is a step at most.
     """
-    values = found.values
+    values = settings.values
     mini = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _MINI
     batches = number(reading, f"{_ASYNC}require_batches") or 1
     times = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
     values["prompts_per_step"] = mini * batches * times
     if "global_batch_size" in values:
         values["global_batch_size"] = int(values["global_batch_size"]) * batches
-    found.defaults.pop("prompts_per_step", None)
-    found.asked = [name for name in found.asked if name != "prompts_per_step"]
+    settings.defaults.pop("prompts_per_step", None)
+    settings.missing = [name for name in settings.missing if name != "prompts_per_step"]
     share = reading.amount(f"{_ASYNC}staleness_threshold")
     values["staleness"] = ceil(_STALE if share is None else share)
     partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
@@ -399,8 +420,8 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     places = prompts * int(values.get("samples_per_prompt", 0))
     if 0 < places < int(values.get("max_num_seqs", 0)):
         values["max_num_seqs"] = places
-        found.defaults.pop("max_num_seqs", None)
-        found.notes.append(f"Each engine has {prompts} prompts at once: {places:,} answers.")
+        settings.defaults.pop("max_num_seqs", None)
+        settings.notes.append(f"Each engine has {prompts} prompts at once: {places:,} answers.")
     values["old_logprob"] = not flag(
         reading,
         "algorithm.rollout_correction.bypass_mode",
@@ -410,23 +431,29 @@ def _put_streamed(reading: Reading, found: Gathered) -> None:
     )
 
 
-_APART = "verl.experimental"
+_SEPARATED_PACKAGE = "verl.experimental"
 _PLACED = {
     Placement.COLOCATED.word: ("verl.trainer.main_ppo", "ppo"),
-    Placement.ONE_STEP_OFF.word: (f"{_APART}.one_step_off_policy.main_ppo", "one_step_off_ppo"),
-    Placement.ASYNC.word: (f"{_APART}.fully_async_policy.fully_async_main", "fully_async_ppo"),
+    Placement.ONE_STEP_OFF.word: (
+        f"{_SEPARATED_PACKAGE}.one_step_off_policy.main_ppo",
+        "one_step_off_ppo",
+    ),
+    Placement.ASYNC.word: (
+        f"{_SEPARATED_PACKAGE}.fully_async_policy.fully_async_main",
+        "fully_async_ppo",
+    ),
 }
 """Programs of verl 0.9, each with how its configurations begin, by placement."""
 
 
-def _program(job: Job) -> tuple[str, str]:
+def _program(job: LaunchJob) -> tuple[str, str]:
     """The module that starts a plan, and its configuration."""
     if job["placement"] not in _PLACED:
         raise LaunchError(
             "verl runs trainer and engine one after the other on the same GPUs alone: "
             "--set placement=one_step_off or async has GPUs of their own, colocated the same."
         )
-    if job["algorithm"] == Algorithm.DAPO and (is_apart(job) or job["partial_rollout"]):
+    if job["algorithm"] == Algorithm.DAPO and (has_separate_gpus(job) or job["partial_rollout"]):
         raise LaunchError(
             "verl draws prompts again (dapo) where both sides take turns on the same GPUs alone: "
             "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
@@ -437,7 +464,7 @@ def _program(job: Job) -> tuple[str, str]:
     return module, f"{stem}_{kind}"
 
 
-def _quantities(job: Job) -> Quantities:
+def _quantities(job: LaunchJob) -> Quantities:
     """What its words need that the plan has otherwise.
 
     Raises LaunchError if its programs cannot be told so.
@@ -457,7 +484,7 @@ def _quantities(job: Job) -> Quantities:
     streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
     words |= {
         "strategy": "megatron" if is_megatron else "fsdp2",
-        "program_config": config if is_apart(job) or is_megatron else None,
+        "program_config": config if has_separate_gpus(job) or is_megatron else None,
         "train_batch": 0 if streams else steps,
         "mini_batch": batch // each,
         "filters": job["algorithm"] == Algorithm.DAPO,
@@ -467,7 +494,7 @@ def _quantities(job: Job) -> Quantities:
         "critic_path": job.hub_name if is_ppo else None,
         "critic_budget": budget if is_ppo else None,
     }
-    if is_apart(job):
+    if has_separate_gpus(job):
         words |= {"offload_rollout": False}
     else:
         words |= _colocated(job)
@@ -483,7 +510,7 @@ def _quantities(job: Job) -> Quantities:
     return words | (_by_megatron(job, words) if is_megatron else _by_fsdp(job, words))
 
 
-def _colocated(job: Job) -> Words:
+def _colocated(job: LaunchJob) -> Words:
     """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
@@ -497,7 +524,7 @@ def _flag(value: object) -> str:
     return str(bool(value))
 
 
-def _by_megatron(job: Job, words: Words) -> Words:
+def _by_megatron(job: LaunchJob, words: Words) -> Words:
     """The words of Megatron-Core.
 
     Raises LaunchError if a part of the layers of a chunk would be repeated.
@@ -519,7 +546,7 @@ def _by_megatron(job: Job, words: Words) -> Words:
     return found
 
 
-def _by_fsdp(job: Job, words: Words) -> Words:
+def _by_fsdp(job: LaunchJob, words: Words) -> Words:
     """The words of FSDP, and none of Megatron-Core's."""
     found = words_of_fsdp(job, "verl", _MEGATRON)
     if int(job["context_parallel"]) == 1:
@@ -528,7 +555,7 @@ def _by_fsdp(job: Job, words: Words) -> Words:
     return found | {f"offload_train{OF_FSDP}": away, "packed by FSDP": True}
 
 
-def _draft(job: Job, settings: Settings) -> Draft:
+def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     module, _ = _program(job)
     options = _arguments(settings.options)
     is_ppo = job["algorithm"] == Algorithm.PPO
@@ -538,7 +565,7 @@ def _draft(job: Job, settings: Settings) -> Draft:
     if is_ppo:
         options += _arguments(_of_critic(settings))
     arguments = (
-        Argument(words=("python3", "-m", module)),
+        CommandWords(words=("python3", "-m", module)),
         *options,
         override("data.train_files", "TRAIN_FILES", "prompts to train on: a parquet file"),
         override("data.val_files", "VAL_FILES", "prompts to evaluate: a parquet file"),
@@ -546,16 +573,16 @@ def _draft(job: Job, settings: Settings) -> Draft:
     )
     some = STEPS * int(job["prompts_per_step"])
     more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
-    left = (*([_FOLDER] if is_apart(job) else []), *_LEFT)
+    left = (*([_FOLDER] if has_separate_gpus(job) else []), *_LEFT)
     return step_draft(job, "verl", arguments, more, left=left)
 
 
-def _arguments(options: Iterable[Setting]) -> list[Argument]:
+def _arguments(options: Iterable[OptionText]) -> list[CommandWords]:
     """The options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
     return [
-        Argument.of(option)
+        CommandWords.of(option)
         if option.option.startswith("-")
-        else Argument(words=(f"{option.option}={option.text}",), note=option.note)
+        else CommandWords(words=(f"{option.option}={option.text}",), note=option.note)
         for option in options
     ]
 
@@ -563,7 +590,7 @@ def _arguments(options: Iterable[Setting]) -> list[Argument]:
 _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 
-def _of_critic(settings: Settings) -> Iterator[Setting]:
+def _of_critic(settings: OptionTexts) -> Iterator[OptionText]:
     """What the critic is told as the policy is: how it is sharded."""
     for option in settings.options:
         for actor, critic in _CRITIC.items():
@@ -571,18 +598,18 @@ def _of_critic(settings: Settings) -> Iterator[Setting]:
                 yield replace(option, option=option.option.replace(actor, critic), note="")
 
 
-_FOLDER = Remark(
+_FOLDER = ParameterNote(
     parameter="where it starts",
     value="",
     note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
 )
 _LEFT = (
-    Remark(
+    ParameterNote(
         parameter="learning rate",
         value="",
         note=f"{_ACTOR}optim.lr, with schedule and decay: yours; no effect on time or memory",
     ),
-    Remark(
+    ParameterNote(
         parameter="rewards",
         value="",
         note="custom_reward_function.path, or data whose data_source verl judges by itself: yours",
@@ -591,12 +618,15 @@ _LEFT = (
 
 
 TARGET = reader_of_steps(
-    Target.of(
-        "verl", answers=read_update("verl", _tell, _MODELS, _SECTIONS), starts=starts, is_of=is_of
+    LaunchTarget.of(
+        "verl",
+        answers=make_update_reader("verl", _add_unlisted_settings, _MODELS, _SECTIONS),
+        starts=matches_command,
+        is_of=matches_document,
     ),
     profiles=("verl", "verl Megatron"),
     put=_put_step,
-    whole=worded,
+    whole=with_unknown_options,
     version="verl 0.9",
     quantities=_quantities,
     draft=_draft,

@@ -8,30 +8,30 @@ from dataclasses import replace
 
 from planner.launch.option_table import Quantities
 from planner.launch.served import (
-    Drafted,
-    Engine,
-    Told,
+    DraftSettings,
+    EngineReader,
+    ServerSettings,
     json_table,
+    parse_size,
     put_experts,
+    read_server,
     scheduler_default_of,
-    server_told,
-    whole,
     with_config,
 )
 from planner.launch.serving import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
-    Server,
-    Worker,
+    ServerCommand,
+    ServerGroup,
     common_quantities,
     draft_word,
     method_arguments,
     router,
+    server_hooks,
     target_modules,
     urls,
     with_online,
-    written_as_servers,
 )
 from planner.launch.target import (
     COPY,
@@ -39,12 +39,12 @@ from planner.launch.target import (
     MASTER_ADDR,
     MASTER_PORT,
     NODE_RANK,
-    Argument,
+    CommandWords,
+    LaunchTarget,
     Process,
-    Target,
-    Variable,
+    ShellVariable,
 )
-from planner.launch.understood import Answers, Reading, version_of
+from planner.launch.understood import LaunchSettings, OptionReader, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "vllm"
@@ -68,7 +68,7 @@ _LARGER_SHARE, _SHARE = (0, 25), "0.92"
 _LONG = 32_768  # config.py of 0.6: prompts of longer models are computed in chunks
 
 
-def starts(words: Sequence[str]) -> bool:
+def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a server of vLLM."""
     first = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if first[:1] == ["vllm"]:
@@ -80,7 +80,7 @@ def starts(words: Sequence[str]) -> bool:
     return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
 
-def is_of(values: Mapping[str, object]) -> bool:
+def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
     names = {name.replace("_", "-") for name in values}
     accepted = _ENGINE.accepts
@@ -90,12 +90,12 @@ def is_of(values: Mapping[str, object]) -> bool:
     return is_own or len(_OF_DOCUMENT & {*values}) > 1
 
 
-def answers(reading: Reading) -> Answers:
+def read_settings(reading: OptionReader) -> LaunchSettings:
     """The deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
-    told = server_told(reading, _ENGINE, AGGREGATED)
+    told = read_server(reading, _ENGINE, AGGREGATED)
     pool, values = _pool(told), told.values
-    version = version_of("vllm", reading.found)
+    version = version_of("vllm", reading.command)
     if version is None or version.parts >= _LARGER_SHARE:  # without one it is the newest
         why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
         told.assume("gpu_memory_utilization", _SHARE, why)
@@ -110,78 +110,78 @@ def answers(reading: Reading) -> Answers:
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
-def _note_stages(told: Told, stages: int) -> None:
+def _note_stages(server: ServerSettings, stages: int) -> None:
     """That a file deals the layers unevenly, which is predicted as if it did not."""
-    given = told.reading.found.environment.get(_PARTITION)
-    layers = [whole(part) or 0 for part in ((given and given.single) or "").split(",")]
+    given = server.reading.command.environment.get(_PARTITION)
+    layers = [parse_size(part) or 0 for part in ((given and given.single) or "").split(",")]
     if stages > 1 and max(layers) > -(-sum(layers) // stages):
-        told.notes.append(
+        server.notes.append(
             f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers; even stages are "
             f"predicted. The fullest GPU has {max(layers) * stages / sum(layers):.2f} x the "
             "weights and cache per layer of an even stage: less room and a slower pipeline."
         )
 
 
-def _layout(told: Told, model: ModelSpec | None) -> int:
+def _layout(server: ServerSettings, model: ModelSpec | None) -> int:
     """Ranks of a dense model know nothing of each other."""
-    tp, pp = told.count("tensor_parallel"), told.count("pipeline_parallel")
-    dp = told.count("attention_data_parallel")
+    tp, pp = server.count("tensor_parallel"), server.count("pipeline_parallel")
+    dp = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
     ranks = 1 if is_dense else dp
-    told.values.update(tensor_parallel=tp, pipeline_parallel=pp, attention_data_parallel=ranks)
-    told.put_gpus(tp * pp * dp)
+    server.values.update(tensor_parallel=tp, pipeline_parallel=pp, attention_data_parallel=ranks)
+    server.put_gpus(tp * pp * dp)
     if is_dense and dp > 1:
-        told.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
-    put_experts(told, model, tp * dp)
-    _note_stages(told, pp)
+        server.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
+    put_experts(server, model, tp * dp)
+    _note_stages(server, pp)
     return ranks
 
 
-def _is_first_engine(reading: Reading) -> bool:
+def _is_first_engine(reading: OptionReader) -> bool:
     """Whether the file names a version before 0.8, which has other defaults."""
-    version = version_of("vllm", reading.found)
+    version = version_of("vllm", reading.command)
     return version is not None and version.parts < _SECOND_ENGINE
 
 
-def _first_batch(told: Told, model: ModelSpec | None, ranks: int) -> None:
+def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
     """What a program without a server, or the engine before 0.8, takes where no batch is given.
 
     Prompts are computed whole, unless they may be long: then in chunks.
     """
-    positional = told.reading.found.positional
+    positional = server.reading.command.positional
     words = {
         (text or "").rsplit("/", 1)[-1] for word_option in positional for text in word_option.texts
     }
-    if words & {*_OFFLINE} and told.reading.value("max_num_batched_tokens") is None:
-        step, why = scheduler_default_of(told, _ENGINE, "offline_batched_tokens")
-        told.assume("max_num_batched_tokens", step, why)
-    if not _is_first_engine(told.reading):
+    if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
+        step, why = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
+        server.assume("max_num_batched_tokens", step, why)
+    if not _is_first_engine(server.reading):
         return
-    seqs = whole(told.reading.value("max_num_seqs"))
+    seqs = parse_size(server.reading.value("max_num_seqs"))
     if seqs is None:
         seqs = 256
-        told.assume("concurrency", seqs * ranks, "--max-num-seqs is 256 by default before 0.8")
-    if whole(told.reading.value("max_num_batched_tokens")) is None:
-        most = whole(told.reading.value("max_model_len"))
+        server.assume("concurrency", seqs * ranks, "--max-num-seqs is 256 by default before 0.8")
+    if parse_size(server.reading.value("max_num_batched_tokens")) is None:
+        most = parse_size(server.reading.value("max_model_len"))
         most = most or (model.max_position_embeddings if model else None) or 0
         tokens = max(2048, most if most <= _LONG else 0, seqs)
         why = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
-        told.assume("max_num_batched_tokens", tokens, why)
+        server.assume("max_num_batched_tokens", tokens, why)
 
 
-def _longest(told: Told, model: ModelSpec | None) -> None:
+def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
     """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
-    given = told.reading.value("max_model_len")
-    if whole(given):
-        told.values["max_model_len"] = whole(given)
+    given = server.reading.value("max_model_len")
+    if parse_size(given):
+        server.values["max_model_len"] = parse_size(given)
     elif given is None and model is not None and model.max_position_embeddings:
         why = "--max-model-len is the model's positions by default"
-        told.assume("max_model_len", model.max_position_embeddings, why)
+        server.assume("max_model_len", model.max_position_embeddings, why)
 
 
-def _drafts(reading: Reading) -> Drafted | None:
+def _drafts(reading: OptionReader) -> DraftSettings | None:
     config = json_table(reading.text("--speculative-config"))
-    number = whole(reading.value("draft_tokens")) or 0
+    number = parse_size(reading.value("draft_tokens")) or 0
     given = config.get("num_speculative_tokens")
     if isinstance(given, int) and not isinstance(given, bool):
         number = given
@@ -189,7 +189,7 @@ def _drafts(reading: Reading) -> Drafted | None:
     path = config.get("model") or reading.text("--spec-model")
     if not number:
         return None
-    return Drafted(
+    return DraftSettings(
         number=number,
         method=str(method or ""),
         path=str(path or ""),
@@ -197,13 +197,13 @@ def _drafts(reading: Reading) -> Drafted | None:
     )
 
 
-def _pool(told: Told) -> str:
-    reading = told.reading
+def _pool(server: ServerSettings) -> str:
+    reading = server.reading
     config = {**json_table(reading.text("--kv-transfer-config"))}
-    given = reading.found.options.get("--kv-transfer-config")
-    if given is not None and given.whole is not None and None in given.texts:
+    given = reading.command.options.get("--kv-transfer-config")
+    if given is not None and given.full_span is not None and None in given.texts:
         # Of a text with a port that the script counts the role is told all the same.
-        part = reading.found.text[given.whole.start : given.whole.end]
+        part = reading.command.text[given.full_span.start : given.full_span.end]
         config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", part)), None)
     mode = reading.text("--disaggregation-mode")
     if mode in (PREFILL_POOL, DECODE_POOL):
@@ -213,14 +213,14 @@ def _pool(told: Told) -> str:
     if reading.has("--is-decode-worker"):
         return DECODE_POOL
     if config.get("kv_role") == "kv_both":
-        told.notes.append(
+        server.notes.append(
             "kv_role is kv_both: only the router knows whether it computes prompts or answers; it "
             "is read as both."
         )
     return _POOLS.get(str(config.get("kv_role")), AGGREGATED)
 
 
-_ENGINE = Engine(
+_ENGINE = EngineReader(
     name=NAME,
     model_options=("--model", "--model-tag"),
     programs=(
@@ -257,7 +257,7 @@ _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
-def worker_quantities(worker: Worker) -> Quantities:
+def worker_quantities(worker: ServerGroup) -> Quantities:
     """What vLLM's table says of a worker."""
     experts, stage = int(worker.values["expert_parallel"]), worker.stage_gpus
     on_host, rank = worker.cache_on_host_gib, worker.lora_rank
@@ -274,56 +274,56 @@ def worker_quantities(worker: Worker) -> Quantities:
     }
 
 
-def command_options(server: Server) -> list[Argument]:
+def command_options(server: ServerCommand) -> list[CommandWords]:
     """The engine's options of a server, without where it listens and its nodes."""
-    arguments = [Argument.of(setting) for setting in server.settings.options]
+    arguments = [CommandWords.of(setting) for setting in server.settings.options]
     drafts = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    named = Argument(words=("--spec-model", draft_word(server.worker.job)))
+    named = CommandWords(words=("--spec-model", draft_word(server.worker.job)))
     job = server.worker.job
     heads = method_arguments(job, "--spec-method", "--spec-model", upper=False)
     adapted = target_modules(job, says_all=False)
     return [*arguments, *([named] if drafts else []), *heads, *adapted]
 
 
-def _process(server: Server) -> Process:
+def _process(server: ServerCommand) -> Process:
     worker = server.worker
-    arguments = [Argument(words=("vllm", "serve", server.model))]
+    arguments = [CommandWords(words=("vllm", "serve", server.model))]
     if worker.name in _SIDE_CHANNEL:
         channel = "VLLM_NIXL_SIDE_CHANNEL_"
         first = _SIDE_CHANNEL[worker.name]
-        port: str | Variable = f"{channel}PORT={first}"
+        port: str | ShellVariable = f"{channel}PORT={first}"
         if worker.copies > 1:
             port = replace(COPY, prefix=f"{channel}PORT=", times=_PORTS_OF_COPY, plus=first)
-        host = Variable(
+        host = ShellVariable(
             name=HOST_ADDRESS.name, meaning=HOST_ADDRESS.meaning, prefix=f"{channel}HOST="
         )
-        arguments.insert(0, Argument(words=("env", port, host)))
+        arguments.insert(0, CommandWords(words=("env", port, host)))
     arguments += [*server.listening, *command_options(server)]
-    followers: tuple[Argument, ...] = ()
+    followers: tuple[CommandWords, ...] = ()
     if worker.num_nodes > 1:
         arguments += [
-            Argument(words=("--node-rank", NODE_RANK)),
-            Argument(words=("--master-addr", MASTER_ADDR)),
-            Argument(words=("--master-port", MASTER_PORT)),
+            CommandWords(words=("--node-rank", NODE_RANK)),
+            CommandWords(words=("--master-addr", MASTER_ADDR)),
+            CommandWords(words=("--master-port", MASTER_PORT)),
         ]
-        followers = (Argument(words=("--headless",), note="the first node answers requests"),)
+        followers = (CommandWords(words=("--headless",), note="the first node answers requests"),)
     return server.process(arguments, follower_arguments=followers)
 
 
-def _router(servers: tuple[Server, ...]) -> list[Process]:
-    program = [Argument(words=("vllm-router", "--policy", "round_robin"))]
+def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
+    program = [CommandWords(words=("vllm-router", "--policy", "round_robin"))]
     pools = [
-        Argument(words=(f"--{server.worker.name}", url))
+        CommandWords(words=(f"--{server.worker.name}", url))
         for server in servers
         for url in urls(server.worker)
     ]
     return router(servers, program, "--vllm-pd-disaggregation", pools, _ROUTER_NOTE)
 
 
-TARGET = Target.of(
+TARGET = LaunchTarget.of(
     NAME,
-    answers=answers,
-    starts=starts,
-    is_of=is_of,
-    **written_as_servers(NAME, worker_quantities, _process, _router),
+    answers=read_settings,
+    starts=matches_command,
+    is_of=matches_document,
+    **server_hooks(NAME, worker_quantities, _process, _router),
 )

@@ -15,12 +15,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.documents.python import Call, Value
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.shape import resized
-from planner.launch.targets.trained import put_tokens, ranks_of, read_alone
-from planner.launch.understood import Found, Gathered, Reading, flag, number, told, worded
+from planner.launch.shape import with_sizes
+from planner.launch.targets.trained import make_reader_target, put_tokens, ranks_of
+from planner.launch.understood import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    number,
+    option_text,
+    with_unknown_options,
+)
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")
@@ -45,23 +53,23 @@ _ULYSSES = (
 _PACKED, _PACKED_BY_COMMAND = 32768, 4096
 
 
-def _tell(reading: Reading, found: Gathered) -> Words | None:
+def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     """What no row tells of a ``TrainerConfig``, or of a command."""
-    is_command = bool(reading.found.positional)
-    is_new = "pretrain" in (told(reading, "tokenize_fn") or "")
-    found.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
-    found.notes.append(_NEAREST)
+    is_command = bool(reading.command.positional)
+    is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
+    settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
+    settings.notes.append(_NEAREST)
     length = _PACKED_BY_COMMAND if is_command else _PACKED
-    found.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
-    shape = _model(reading, found)
-    _layout(reading, found)
-    _memory(reading, found)
-    put_tokens(found, reading.number("total_step"))
+    settings.assume("sequence_length", length, f"{length:,} is XTuner's pack_max_length")
+    shape = _model(reading, settings)
+    _layout(reading, settings)
+    _memory(reading, settings)
+    put_tokens(settings, reading.number("total_step"))
     return shape
 
 
-def _whole(found: Found) -> Mapping[str, Given]:
-    return {_name(option): one for option, one in worded(found).options.items()}
+def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
+    return {_name(option): one for option, one in with_unknown_options(command).options.items()}
 
 
 def _name(option: str) -> str:
@@ -74,40 +82,42 @@ def _name(option: str) -> str:
     return _SPELLED.get(head, head) + dot + rest
 
 
-def _model(reading: Reading, found: Gathered) -> Words | None:
+def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
     """The model by its class, of which a file may change sizes, else what is loaded."""
     kind = reading.text("model_cfg") or ""
     model = _MODELS.get(kind) or _NAMED.get(kind.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
     if model is None:
-        found.need("model", next(filter(None, loaded), None))
+        settings.require("model", next(filter(None, loaded), None))
         return None
-    own = resized(model, {word: reading.number(f"model_cfg.{key}") for key, word in _SIZES.items()})
+    own = with_sizes(
+        model, {word: reading.number(f"model_cfg.{key}") for key, word in _SIZES.items()}
+    )
     if own is None:
-        found.values["model"] = model
+        settings.values["model"] = model
     return own
 
 
-def _layout(reading: Reading, found: Gathered) -> None:
+def _layout(reading: OptionReader, settings: SettingsBuilder) -> None:
     """GPUs, and the ranks that share a batch, the weights and the experts."""
-    values = found.values
+    values = settings.values
     tensor, tokens = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    ranks = ranks_of(reading, found, tp_size=tensor, sp_size=tokens)
+    ranks = ranks_of(reading, settings, tp_size=tensor, sp_size=tokens)
     values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
     if tokens > 1:
-        found.notes.append(_ULYSSES)
+        settings.notes.append(_ULYSSES)
     if ranks is not None:
         batch = ranks * int(values["micro_batch_size"])
-        found.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
+        settings.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
     if "global_batch_size" not in values:
-        found.ask("global_batch_size")
+        settings.mark_missing("global_batch_size")
     shards = number(reading, "fsdp_cfg.hsdp_sharding_size")
     if shards and "num_gpus" in values:
         values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor * shards), 1)
 
 
-def _memory(reading: Reading, found: Gathered) -> None:
-    values = found.values
+def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
+    values = settings.values
     ratio = reading.amount("fsdp_cfg.recompute_ratio")
     share = 1.0 if ratio is None else ratio
     values["recompute"] = "full" if share > 0 else "none"
@@ -117,18 +127,18 @@ def _memory(reading: Reading, found: Gathered) -> None:
         )
     offload = "optimizer" if flag(reading, "optim_cfg.swap_optimizer") else "none"
     values["offload"] = "optimizer_weights" if flag(reading, "fsdp_cfg.cpu_offload") else offload
-    eight = [name for name in reading.found.options if name.startswith("model_cfg.float8_cfg")]
-    is_eight = told(reading, *eight) is not None
+    eight = [name for name in reading.command.options if name.startswith("model_cfg.float8_cfg")]
+    is_eight = option_text(reading, *eight) is not None
     values["precision"] = "fp8" if is_eight else "bf16"
     compiles = flag(reading, "model_cfg.compile_cfg", "fsdp_cfg.torch_compile", default=True)
     values["torch_compile"] = "auto" if compiles else "false"
-    if "muon" in (told(reading, "optim_cfg") or ""):
+    if "muon" in (option_text(reading, "optim_cfg") or ""):
         values["optimizer"] = "muon"
-    kernel = "chunked" if reading.found.positional else "eager"
-    found.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
+    kernel = "chunked" if reading.command.positional else "eager"
+    settings.assume("loss_kernel", kernel, f"{kernel} is XTuner's")
 
 
-TARGET = read_alone("xtuner", _tell, _whole, _name)
+TARGET = make_reader_target("xtuner", _add_unlisted_settings, _merge_config_files, _name)
 
 
 _SAME = {"accumulative_counts": "gradient_accumulation_steps", "max_epochs": "num_train_epochs",
@@ -143,11 +153,11 @@ def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Va
     Raises LaunchError if it trains something that is not predicted.
     """
     parts = [one for one in calls if one.name == "dict"]
-    whole = next((one for one in parts if isinstance(one.given.get("llm"), dict)), None)
-    if whole is None or not any("accumulative_counts" in one.given for one in parts):
+    whole = next((one for one in parts if isinstance(one.keywords.get("llm"), dict)), None)
+    if whole is None or not any("accumulative_counts" in one.keywords for one in parts):
         return None
     unread = next((key for key in ("visual_encoder", "ref_llm", "reward_token_id")
-                   if key in whole.given), None)  # fmt: skip
+                   if key in whole.keywords), None)  # fmt: skip
     if unread:
         raise LaunchError(
             f"{name}: line {whole.line}: xtuner's model with {unread} is not predicted: "
@@ -155,11 +165,11 @@ def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Va
         )
     found: dict[str, Value] = {}
     for key in _PARTS:
-        given = next((one.given for one in parts if key in one.given), {})
+        given = next((one.keywords for one in parts if key in one.keywords), {})
         found |= {_SAME[own]: given[own] for own in _SAME if own in given and own not in found}
-    formats = (one.given.get("dtype") for one in parts if "accumulative_counts" in one.given)
+    formats = (one.keywords.get("dtype") for one in parts if "accumulative_counts" in one.keywords)
     found["bf16" if next(formats, None) == "bfloat16" else "fp16"] = True
-    repeats = whole.given.get("use_activation_checkpointing")
+    repeats = whole.keywords.get("use_activation_checkpointing")
     found["gradient_checkpointing"] = repeats is not False
     found |= _loaded(whole)
     return found, whole.line
@@ -183,7 +193,7 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
                 "which is not predicted of it: TrainerConfig is. Describe the training step "
                 "without --from, with --objective grpo."
             )
-        if call.ends(_TRAINER) and {*call.given} >= _NEEDED:
+        if call.ends(_TRAINER) and {*call.keywords} >= _NEEDED:
             functions = (one.name for one in calls if "TokenizeF" in one.name)
             kind = next(functions, "").rpartition(".")[2].lower()
             parts = {key.replace("text_config.", ""): one for key, one in call.parts.items()}
@@ -192,7 +202,7 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
 
 def _loaded(whole: Call) -> Mapping[str, Value]:
     """The model that is loaded, and its adapter."""
-    loaded, lora = (_mapping(whole.given.get(key)) for key in ("llm", "lora"))
+    loaded, lora = (_mapping(whole.keywords.get(key)) for key in ("llm", "lora"))
     kept = _mapping(loaded.get("quantization_config"))
     found: dict[str, Value] = {"model_name_or_path": loaded.get("pretrained_model_name_or_path")}
     if kept.get("load_in_4bit") is True:
@@ -208,5 +218,5 @@ def _loaded(whole: Call) -> Mapping[str, Value]:
 
 def _mapping(value: Value) -> Mapping[str, Value]:
     if isinstance(value, Call):
-        return value.given
+        return value.keywords
     return value if isinstance(value, dict) else {}

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 
-from planner.documents.shell.text import Changes, Given
+from planner.documents.shell.text import Changes, ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import is_document
 from planner.launch.trainer.llama_factory import is_llama_factory_document
 from planner.launch.trainer.said import in_words_of_program, script_of
 from planner.launch.trainer.writing import SECTION
-from planner.launch.understood import Found
+from planner.launch.understood import ParsedCommand
 
 _Texts = dict[str, tuple[str, ...] | None]
 _REPEATS, _REPEATS_INSIDE = "gradient_checkpointing", f"{SECTION}activation_checkpointing"
@@ -31,7 +31,7 @@ _IN_DEEPSPEED = {
 }
 _WORD = re.compile(r"zero([0-3])(_offload)?")
 # Words of --fsdp before Transformers 5.
-_WHOLE, _PART = "full_shard", "shard_grad_op"
+_FULL_SHARD_WORDS, _PART = "full_shard", "shard_grad_op"
 _SPLITS = ("dp_replicate", "tp", "cp")
 _DEGREES = "parallelism_config.parallelism_config_"
 # FSDP1 has copies on each node or none.
@@ -42,28 +42,32 @@ _STRATEGY, _COPIED, _WHOLLY = (
 )
 
 
-def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """What of a change stands in the file itself, and what in those that it names.
 
     Raises LaunchError if what starts DeepSpeed honours none of it.
     """
-    if is_document("deepspeed", found.options) or is_document("accelerate", found.options):
-        return _of_launcher(found, changes)
+    if is_document("deepspeed", command.options) or is_document("accelerate", command.options):
+        return _of_launcher(command, changes)
     own, beside = dict(changes), _Texts()
-    has_deepspeed = _of(found, "deepspeed") is not None or _named(found, "deepspeed") is not None
+    has_deepspeed = (
+        _of(command, "deepspeed") is not None or _named(command, "deepspeed") is not None
+    )
     if has_deepspeed:
         own = _without_fsdp(own, beside)
-    elif _REPEATS_INSIDE in own and not any(name.startswith(SECTION) for name in found.options):
+    elif _REPEATS_INSIDE in own and not any(name.startswith(SECTION) for name in command.options):
         own[_REPEATS] = (str(own.pop(_REPEATS_INSIDE) is not None).lower(),)
     elif own.get(_REPEATS_INSIDE, ()) is None:
         own[_REPEATS] = ("false",)  # else TRL repeats them all the same
-    own = _in_deepspeed(found, own, beside)
-    if "zero_stage" in found.options and own.get(_REPEATS) == ("false",):
+    own = _in_deepspeed(command, own, beside)
+    if "zero_stage" in command.options and own.get(_REPEATS) == ("false",):
         own[_REPEATS] = None  # DeepSpeed-Chat's is a bare flag
-    legacy, keeps = _of(found, "fsdp"), own.get(f"{SECTION}reshard_after_forward") == ("false",)
-    if keeps and legacy is not None and _WHOLE in (legacy.joined or ""):
+    legacy, keeps = _of(command, "fsdp"), own.get(f"{SECTION}reshard_after_forward") == ("false",)
+    if keeps and legacy is not None and _FULL_SHARD_WORDS in (legacy.joined or ""):
         del own[f"{SECTION}reshard_after_forward"]
-        own[legacy.option] = tuple(text.replace(_WHOLE, _PART) for text in legacy.texts if text)
+        own[legacy.option] = tuple(
+            text.replace(_FULL_SHARD_WORDS, _PART) for text in legacy.texts if text
+        )
     of_launcher = (
         name
         for name in [*own]
@@ -71,45 +75,45 @@ def honoured(found: Found, changes: Changes) -> tuple[Changes, Changes]:
     )
     for name in of_launcher:
         flat = f"--{name.rpartition('.')[2]}"
-        if flat in found.options:
+        if flat in command.options:
             own[flat] = own.pop(name)
         else:
             beside[name] = own.pop(name)
     if beside.get(_BY_LAUNCHER) == ("true",):
         own.pop(_REPEATS, None)  # not both
-    launcher = _named(found, "accelerate")
+    launcher = _named(command, "accelerate")
     _require_splits({**own, **beside}, launcher)
     beside = _in_strategy(beside, launcher)
-    every = (*found.unknown, *found.options.values())
+    every = (*command.unknown, *command.options.values())
     texts = {one.option.lstrip("-"): one.single or "" for one in every}
     if is_document("llama-factory-v1", texts):
         return in_words_of_program("llama-factory-v1", own, extends=False), beside
     if is_llama_factory_document(texts):
         return in_words_of_program("llama-factory", own, extends=True), beside
-    words = [text for one in found.positional if (text := one.single)]
+    words = [text for one in command.positional if (text := one.single)]
     if script := script_of(words, texts):
         return in_words_of_program(script.dialect, own, extends=script.extends), beside
     return own, beside
 
 
-def _of(found: Found, name: str) -> Given | None:
-    return found.options.get(name) or found.options.get(f"--{name}")
+def _of(command: ParsedCommand, name: str) -> ParsedOption | None:
+    return command.options.get(name) or command.options.get(f"--{name}")
 
 
-def _named(found: Found, target: str) -> Found | None:
+def _named(command: ParsedCommand, target: str) -> ParsedCommand | None:
     """The first file of a target that a command names."""
-    return next((file for file in found.files.values() if file.target == target), None)
+    return next((file for file in command.files.values() if file.target == target), None)
 
 
-def _of_launcher(found: Found, changes: Changes) -> tuple[Changes, Changes]:
+def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
     """A file of DeepSpeed or accelerate alone: the script's options stand in none."""
     kept = {
         name: texts
         for name, texts in changes.items()
-        if "." in name or name in _NUMBERS or name in found.options
+        if "." in name or name in _NUMBERS or name in command.options
     }
     of_script = {name: texts for name, texts in changes.items() if name not in kept}
-    told = {name: found.options[name].single for name in _NUMBERS if name in found.options}
+    told = {name: command.options[name].single for name in _NUMBERS if name in command.options}
     for name, option in _NUMBERS.items():
         if name in kept and told.get(name, "auto") == "auto" and "auto" in told.values():
             texts = kept.pop(name)  # the script says it
@@ -118,11 +122,11 @@ def _of_launcher(found: Found, changes: Changes) -> tuple[Changes, Changes]:
             of_script.pop(option, None)
     if _BY_LAUNCHER in kept:
         of_script.pop(_REPEATS, None)
-    _require_splits(kept, found)
-    return _in_strategy(kept, found), of_script
+    _require_splits(kept, command)
+    return _in_strategy(kept, command), of_script
 
 
-def _in_strategy(changes: _Texts, launcher: Found | None) -> _Texts:
+def _in_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
     """A change to no copies in the word of FSDP1, where accelerate's file has that."""
     given = None if launcher is None else launcher.options.get(_STRATEGY)
     if given is None or given.single not in _COPIED:
@@ -146,9 +150,9 @@ def _without_fsdp(own: _Texts, beside: _Texts) -> _Texts:
     return own
 
 
-def _in_deepspeed(found: Found, own: _Texts, beside: _Texts) -> _Texts:
+def _in_deepspeed(command: ParsedCommand, own: _Texts, beside: _Texts) -> _Texts:
     """Move to DeepSpeed's file what it alone says, and what it says, too."""
-    file = _named(found, "deepspeed")
+    file = _named(command, "deepspeed")
     for name, option in _NUMBERS.items():
         texts = own.get(option, own.get(name)) if option else own.get(name)
         told = None if file is None else file.options.get(name)
@@ -158,11 +162,11 @@ def _in_deepspeed(found: Found, own: _Texts, beside: _Texts) -> _Texts:
             beside[name] = texts
     for name in [name for name in own if name.startswith(("zero_optimization.", "tensor_par"))]:
         beside[name] = own.pop(name)
-    if "zero_stage" in found.options:  # DeepSpeed-Chat's
+    if "zero_stage" in command.options:  # DeepSpeed-Chat's
         own.pop("zero_stage", None)
         if stage := beside.pop(_STAGE, None):
             own["zero_stage"] = stage
-    word = _of(found, "deepspeed")
+    word = _of(command, "deepspeed")
     named = None if word is None else _WORD.fullmatch(word.single or "")
     if word is not None and named is not None:
         (level,) = beside.pop(_STAGE, None) or (named[1],)
@@ -173,7 +177,7 @@ def _in_deepspeed(found: Found, own: _Texts, beside: _Texts) -> _Texts:
     return own
 
 
-def _require_splits(changes: Changes, launcher: Found | None) -> None:
+def _require_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
     kind = None if launcher is None else launcher.options.get("distributed_type")
     if kind is None or (kind.single or "").upper() != "DEEPSPEED":
         return

@@ -15,14 +15,27 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.documents.shell.text import stated
+from planner.documents.shell.text import implied_option
 from planner.errors import SpecError
-from planner.launch.option_table import Dialect, OptionTable, parameters_of
-from planner.launch.trainer.said import Sources, in_words_of, text_of, whole, with_defaults
-from planner.launch.understood import Answers, gpus_of
+from planner.launch.option_table import OptionAliasTable, OptionTable, parse_parameters
+from planner.launch.trainer.said import (
+    OptionSources,
+    apply_program_defaults,
+    parse_positive_int,
+    text_of,
+    translate_options,
+)
+from planner.launch.understood import LaunchSettings, total_gpus
 from planner.question.terms import terms_about
 
-_OWN = {"finetuning_type", "cutoff_len", "template", "dataset_dir", "pref_loss", "lora_target"}
+_FACTORY_ONLY_KEYS = {
+    "finetuning_type",
+    "cutoff_len",
+    "template",
+    "dataset_dir",
+    "pref_loss",
+    "lora_target",
+}
 _SPLITS = terms_about("parallel_degree", "train")
 _STAGES = ("pt", "sft", "rm", "ppo", "dpo", "kto")
 _FACTORY = ("llamafactory-cli", "lmf")
@@ -31,9 +44,9 @@ _UNPREDICTED = (
     *("use_asft_loss", "use_kt", "use_hyper_parallel", "mixture_of_depths"),
 )
 _OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
-LLAMA_FACTORY = Dialect.load("llama-factory")
+LLAMA_FACTORY = OptionAliasTable.load("llama-factory")
 """Its words for the Trainer's and TRL's, and for Megatron's."""
-V1 = Dialect.load("llama-factory-v1")
+V1 = OptionAliasTable.load("llama-factory-v1")
 """Those of its v1."""
 _V1_COMMANDS = ("train", "sft", "dpo", "rm")
 
@@ -44,10 +57,10 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
     >>> is_llama_factory_document({"stage": "sft", "finetuning_type": "lora"})
     True
     """
-    return len(_OWN & set(values)) >= 1 + (values.get("stage") not in _STAGES)
+    return len(_FACTORY_ONLY_KEYS & set(values)) >= 1 + (values.get("stage") not in _STAGES)
 
 
-def is_llama_factory(sources: Sources) -> bool:
+def is_llama_factory(sources: OptionSources) -> bool:
     """Whether what was gathered is its own."""
     if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
         return True
@@ -56,22 +69,22 @@ def is_llama_factory(sources: Sources) -> bool:
     return is_llama_factory_document(values | {"stage": stage.texts[0] if stage else ""})
 
 
-def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
 
     Raises SpecError if it trains something that is not predicted.
     """
     _refuse(sources, name)
     script = sources.script
-    in_words_of(sources, LLAMA_FACTORY)
+    translate_options(sources, LLAMA_FACTORY)
     for option in ("--lora_target", "--lora_modules_to_save"):
         if modules := sources.text(option):
-            script[option] = script[option].saying(" ".join(modules.replace(",", " ").split()))
+            script[option] = script[option].with_value(" ".join(modules.replace(",", " ").split()))
     # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
     script.pop("--gradient_checkpointing", None)
     if disabled := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = disabled.saying(str(not is_off).lower())
+        script["--gradient_checkpointing"] = disabled.with_value(str(not is_off).lower())
     # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
     if sources.text("--use_unsloth") == "true":
         script["--gradient_checkpointing"] = script["--use_unsloth"]
@@ -79,15 +92,15 @@ def factory_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         script["--activation_offloading"] = script[by]
     if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
-        script.setdefault("--dtype", script["--pure_bf16"].saying("bfloat16"))
+        script.setdefault("--dtype", script["--pure_bf16"].with_value("bfloat16"))
     if sources.text("--neat_packing") == "true" or (
         sources.text("--stage") == "pt" and "--packing" not in script
     ):
-        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).saying("true")
-    return with_defaults(sources, LLAMA_FACTORY)
+        script["--packing"] = (script.get("--neat_packing") or script["--stage"]).with_value("true")
+    return apply_program_defaults(sources, LLAMA_FACTORY)
 
 
-def _refuse(sources: Sources, name: str) -> None:
+def _refuse(sources: OptionSources, name: str) -> None:
     kind = sources.text("--finetuning_type")
     off = (None, "false", "null", "none")
     named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") not in off), None)
@@ -100,7 +113,7 @@ def _refuse(sources: Sources, name: str) -> None:
     )
 
 
-def on_megatron(answers: Answers, sources: Sources) -> Answers:
+def on_megatron(answers: LaunchSettings, sources: OptionSources) -> LaunchSettings:
     """The answers as its adapter of Megatron-Core splits the model, where the file has its words.
 
     Both of its adapters, Megatron Bridge and ``mcore_adapter``, take batches in the Trainer's.
@@ -110,14 +123,14 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     if not own & set(options):
         return answers
     table = OptionTable.load("megatron-lm")
-    told = parameters_of({one.parameter: one for one in table.read(options).values()})
-    sizes = {name: whole(str(told.get(name))) or 1 for name in _SPLITS}
+    told = parse_parameters({one.parameter: one for one in table.read(options).values()})
+    sizes = {name: parse_positive_int(str(told.get(name))) or 1 for name in _SPLITS}
     values = {**answers.values, **told, **sizes, "zero_stage": told.get("zero_stage", "0")}
     is_adapted = values["adapter"] != "none"
     values["framework"] = "Megatron-Bridge" if is_adapted else "Megatron-LM"
     values.pop("reduce_bucket_size", None)
-    gpus, micro = whole(str(values.get("num_gpus"))), values["micro_batch_size"]
-    steps = whole(sources.text("--gradient_accumulation_steps")) or 1
+    gpus, micro = parse_positive_int(str(values.get("num_gpus"))), values["micro_batch_size"]
+    steps = parse_positive_int(sources.text("--gradient_accumulation_steps")) or 1
     ranks = math.prod(sizes[name] for name in terms_about("model_parallel", "train"))
     if gpus is not None and gpus % ranks == 0:
         values["global_batch_size"] = micro * steps * (gpus // ranks)
@@ -128,7 +141,7 @@ def on_megatron(answers: Answers, sources: Sources) -> Answers:
     return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
 
 
-def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
 
     Raises SpecError if it trains something that is not predicted.
@@ -143,20 +156,23 @@ def v1_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
     words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
     named = (word for word in words if word in _V1_COMMANDS[1:])
     stage = next(named, "dpo" if "--pref_loss" in script else "sft")
-    script.setdefault("--stage", stated("--stage", stage))
-    in_words_of(sources, V1)
+    script.setdefault("--stage", implied_option("--stage", stage))
+    translate_options(sources, V1)
     if (sources.text("--dist_config.name") or "").startswith("fsdp"):
         keeps = sources.text("--dist_config.reshard_after_forward") == "false"
         away = sources.text("--dist_config.offload_params") == "true"
         how = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
-        script["--fsdp"] = script["--dist_config.name"].saying(how)
+        script["--fsdp"] = script["--dist_config.name"].with_value(how)
     replicas = "parallelism_config.parallelism_config_dp_replicate_size"
     if given := script.get("--mp_replicate_size"):
         sources.put(sources.accelerate, replicas, given)
-    micro = whole(sources.text("--micro_batch_size")) or 1
-    gpus, batch = gpus_of(sources.worlds[0]), whole(sources.text("--global_batch_size"))
+    micro = parse_positive_int(sources.text("--micro_batch_size")) or 1
+    gpus, batch = (
+        total_gpus(sources.worlds[0]),
+        parse_positive_int(sources.text("--global_batch_size")),
+    )
     if gpus and batch:
-        ranks = max(gpus // (whole(sources.text("--cp_size")) or 1), 1)
+        ranks = max(gpus // (parse_positive_int(sources.text("--cp_size")) or 1), 1)
         steps = str(math.ceil(batch / (micro * ranks)))
-        script["--gradient_accumulation_steps"] = script["--global_batch_size"].saying(steps)
-    return with_defaults(sources, V1)
+        script["--gradient_accumulation_steps"] = script["--global_batch_size"].with_value(steps)
+    return apply_program_defaults(sources, V1)

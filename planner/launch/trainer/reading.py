@@ -18,17 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from planner.documents.python import IS_BF16
-from planner.documents.shell.text import Given, stated
+from planner.documents.shell.text import ParsedOption, implied_option
 from planner.errors import SpecError
 from planner.launch.option_table import (
-    Dialect,
-    Meaning,
+    OptionAliasTable,
     OptionTable,
+    ParameterReading,
     is_command,
     is_document,
-    keys_of,
+    option_aliases,
 )
-from planner.launch.trainer.answers import UNPACKED, answered
+from planner.launch.trainer.answers import UNPACKED, derive_settings
 from planner.launch.trainer.llama_factory import (
     LLAMA_FACTORY,
     V1,
@@ -40,32 +40,39 @@ from planner.launch.trainer.llama_factory import (
 )
 from planner.launch.trainer.said import (
     OBJECTIVE_OPTIONS,
-    Said,
-    Script,
-    Sources,
+    KnownScript,
+    OptionSources,
+    TrainerOptions,
+    apply_program_defaults,
     in_trainer_words,
-    in_words_of,
     keep_loaded_weights,
     named_by_folder,
     named_by_program,
-    require_known_training,
+    parse_positive_int,
+    refuse_unknown_training,
     script_of,
     shape_of,
     sharded_by_name,
     takes_sharding,
     text_of,
-    whole,
-    with_defaults,
+    translate_options,
 )
 from planner.launch.trainer.writing import SECTION
-from planner.launch.understood import Answers, Found, Reading, World, gpus_of, number_of
+from planner.launch.understood import (
+    JobResources,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    parse_int,
+    total_gpus,
+)
 
 _PROGRAM = "swift"
 _KINDS = ("--tuner_type", "--train_type", "--sft_type")
 _NO_FILE = ("false", "none", "null", "")
 _TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
 _TOTAL_BATCH = 16
-SWIFT = Dialect.load("ms-swift")
+SWIFT = OptionAliasTable.load("ms-swift")
 """Its words for the Trainer's and TRL's, and for files of DeepSpeed."""
 
 
@@ -89,81 +96,83 @@ def starts_swift(words: Sequence[str]) -> bool:
     return is_command("ms-swift", _as_swift(words))
 
 
-def swift_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     """Put its options as the Trainer's into the script's; what is its default, by term, with why.
 
     Raises SpecError if it trains something that is not predicted.
     """
     script, told = sources.script, dict[str, str]()
-    in_words_of(sources, SWIFT)
+    translate_options(sources, SWIFT)
     _kind(sources, name, told)
     if data := sources.text("--dataset"):  # further ones follow it
-        script["--dataset"] = script["--dataset"].saying(" ".join([data, *sources.words[2:]]))
+        script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
-        script["--lora_target_modules"] = stated("--lora_target_modules", modules)
+        script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
     kind = sources.text("--torch_dtype") or sources.text("--dtype") or ""
     if not {"--bf16", "--fp16"} & set(script):
         option = _TYPES.get(kind, "--bf16")
-        script[option] = stated(option, "true")
+        script[option] = implied_option(option, "true")
         if not kind:
             told["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
     if sources.text("--quant_bits") or sources.text("--quantization_bit"):
         bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
-        script["--quantization_bit"] = stated("--quantization_bit", bits)
+        script["--quantization_bit"] = implied_option("--quantization_bit", bits)
     if sources.text("--tuner_backend") == "unsloth":
         for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
-            script[option] = stated(option, "true")
-    told |= with_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
+            script[option] = implied_option(option, "true")
+    told |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
     shards = (sources.text("--deepspeed") or "") not in _NO_FILE
     if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
-        script.setdefault("--device_map", stated("--device_map", "auto"))
+        script.setdefault("--device_map", implied_option("--device_map", "auto"))
         told["layer_split"] = (
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
     _batch(sources, told)
     # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
-    length, count = map(whole, map(sources.text, ("--max_length", "--sequence_parallel_size")))
+    length, count = map(
+        parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
+    )
     if length and count and length % count:
         longer = str(math.ceil(length / count) * count)
-        script["--max_length"] = script["--max_length"].saying(longer)
+        script["--max_length"] = script["--max_length"].with_value(longer)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
     return told
 
 
-def _kind(sources: Sources, name: str, told: dict[str, str]) -> None:
+def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
     """What is trained: adapters, unless it says otherwise; ``swift pt`` trains all."""
     script = sources.script
     kind = next((text for option in _KINDS if (text := sources.text(option))), None)
     if kind is None:
         is_whole = "pt" in sources.words[1:2]
         kind = "full" if is_whole else "lora"
-        told["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
-    require_known_training(kind, name)
-    if whole(sources.text("--lisa_activated_layers")):
+        reasons["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
+    refuse_unknown_training(kind, name)
+    if parse_positive_int(sources.text("--lisa_activated_layers")):
         raise SpecError(
             f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
             "at a time: leave it out to have all of them predicted."
         )
     # LLaMA-Factory's word, which the Trainer's reader knows.
-    script["--finetuning_type"] = stated("--finetuning_type", kind)
+    script["--finetuning_type"] = implied_option("--finetuning_type", kind)
 
 
-def _batch(sources: Sources, told: dict[str, str]) -> None:
+def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
     """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
-    gpus = 1 if "--device_map" in script else gpus_of(sources.worlds[0])
+    gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
     if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
         steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
-        option = stated("--gradient_accumulation_steps", str(steps))
+        option = implied_option("--gradient_accumulation_steps", str(steps))
         script["--gradient_accumulation_steps"] = option
-        told["global_batch_size"] = (
+        reasons["global_batch_size"] = (
             "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
         )
 
 
-def _in_parts(answers: Answers, tokens: int | None) -> Answers:
+def _in_parts(answers: LaunchSettings, tokens: int | None) -> LaunchSettings:
     """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
 
     Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
@@ -176,7 +185,7 @@ def _in_parts(answers: Answers, tokens: int | None) -> Answers:
     return replace(answers, values={**values, "loss_kernel": "chunked", "loss_chunks": parts})
 
 
-_TELLING = (
+_TRAINER_MARKERS = (
     "--per_device_train_batch_size",
     "--per_gpu_train_batch_size",
     "--gradient_accumulation_steps",
@@ -212,7 +221,7 @@ def starts_trainer(words: Sequence[str]) -> bool:
         return True
     if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
         return True
-    return bool(words) and bool(names & set(_TELLING))
+    return bool(words) and bool(names & set(_TRAINER_MARKERS))
 
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
@@ -224,25 +233,25 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
 
-def trainer_answers(reading: Reading) -> Answers:
+def trainer_answers(reading: OptionReader) -> LaunchSettings:
     """What a file says in the words of the table of terms; see the module."""
-    sources = Sources(name=reading.found.name)
-    gather(reading.found, sources)
+    sources = OptionSources(name=reading.command.name)
+    gather(reading.command, sources)
     sources.words = _as_swift(sources.words)
     if is_command("ms-swift", sources.words) or (
         not sources.words and {*_KINDS} & {*sources.script}
     ):
         told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
-        return _in_parts(told, number_of(reading.found.environment.get("CELOSS_PARALLEL_SIZE")))
+        return _in_parts(told, parse_int(reading.command.environment.get("CELOSS_PARALLEL_SIZE")))
     keys = {name.removeprefix("--"): "" for name in sources.script}
     if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
         told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
         return on_apple(told, sources)
     if is_document("llama-factory-v1", keys):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
-    pairs = named_by_folder(sources.words, reading.found.folders)
+    pairs = named_by_folder(sources.words, reading.command.search_folders)
     if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
-        sources.script["--rl"] = stated("--rl", pairs)
+        sources.script["--rl"] = implied_option("--rl", pairs)
     texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
     if script := script_of(sources.words, texts):
         return _of_script(sources, script)
@@ -252,9 +261,9 @@ def trainer_answers(reading: Reading) -> Answers:
         answers = on_megatron(told, sources)
     else:
         answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
-        asks_gpu = any(word in reading.found.text for word in (*IS_BF16, "FastLanguageModel"))
-        otherwise = {**answers.otherwise, **(_ON_OLDER if asks_gpu else {})}
-        answers = replace(answers, otherwise=otherwise)
+        asks_gpu = any(word in reading.command.text for word in (*IS_BF16, "FastLanguageModel"))
+        otherwise = {**answers.fallbacks, **(_ON_OLDER if asks_gpu else {})}
+        answers = replace(answers, fallbacks=otherwise)
     named = {"zero_stage": by_name} if by_name else {}
     return replace(answers, defaults={**answers.defaults, **named})
 
@@ -263,11 +272,11 @@ _ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, w
 
 
 def _of_program(
-    sources: Sources,
-    dialect: Dialect,
-    in_trainer_words: Callable[[Sources, str], dict[str, str]],
+    sources: OptionSources,
+    dialect: OptionAliasTable,
+    in_trainer_words: Callable[[OptionSources, str], dict[str, str]],
     length: str,
-) -> Answers:
+) -> LaunchSettings:
     """What a program with defaults of its own means; ``length`` is its word for the longest, empty
     where every sequence is full.
     """
@@ -287,14 +296,14 @@ def _of_program(
         answers,
         defaults={**answers.defaults, **told},
         notes=notes,
-        used=answers.used | used,
-        ignored=answers.ignored | ignored,
+        used_options=answers.used_options | used,
+        ignored_options=answers.ignored_options | ignored,
     )
 
 
-def _of_script(sources: Sources, script: Script) -> Answers:
+def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
     """What a program whose words a table says means, with the sizes of its model."""
-    dialect = Dialect.load(script.dialect)
+    dialect = OptionAliasTable.load(script.dialect)
     answers = _of_program(
         sources, dialect, lambda given, _: in_trainer_words(given, dialect), script.length
     )
@@ -304,19 +313,19 @@ def _of_script(sources: Sources, script: Script) -> Answers:
     if shape is None:
         return answers
     return replace(
-        answers, shape=shape, asked=tuple(name for name in answers.asked if name != "model")
+        answers, shape=shape, missing=tuple(name for name in answers.missing if name != "model")
     )
 
 
 def answers_of(
-    sources: Sources, is_supervised: bool, is_sharded_elsewhere: bool = False
-) -> Answers:
+    sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
+) -> LaunchSettings:
     """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
 
     ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
     Raises LaunchError if the options contradict each other.
     """
-    said = Said(
+    said = TrainerOptions(
         script=_meanings("transformers", sources.script),
         deepspeed=_meanings("deepspeed", sources.deepspeed),
         accelerate=_meanings("accelerate", sources.accelerate),
@@ -336,10 +345,10 @@ def answers_of(
         words=tuple(sources.words),
         takes_sharding=is_sharded_elsewhere,
     )
-    return answered(said, sources.name)
+    return derive_settings(said, sources.name)
 
 
-def _is_supervised(sources: Sources) -> bool:
+def _is_supervised(sources: OptionSources) -> bool:
     """Whether it is TRL's script, whose defaults are others."""
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
@@ -350,7 +359,7 @@ def _is_supervised(sources: Sources) -> bool:
     return bool(options & set(sources.script))
 
 
-def _meanings(table: str, options: Mapping[str, Given]) -> dict[str, Meaning]:
+def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
     """What the options tell; those that are null or ``auto`` are as if they were not there."""
     texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
     told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
@@ -362,10 +371,10 @@ def _spelled(option: str) -> str:
     return "--" + option.lstrip("-").replace("-", "_")
 
 
-def gather(found: Found, sources: Sources) -> None:
+def gather(command: ParsedCommand, sources: OptionSources) -> None:
     """Put the options of a command or document, and of its files, where they belong."""
-    given = {**{each.option: each for each in found.unknown}, **found.options}
-    sources.worlds.append(found.world)
+    given = {**{each.option: each for each in command.unknown}, **command.options}
+    sources.worlds.append(command.resources)
     if is_document("accelerate", given):
         for each in given.values():
             section, dot, key = each.option.partition(".")
@@ -375,27 +384,27 @@ def gather(found: Found, sources: Sources) -> None:
     elif is_document("deepspeed", given):
         for name, each in given.items():
             sources.put(sources.deepspeed, name, each)
-        sources.unknown += found.unknown
+        sources.unknown += command.unknown
     else:
-        sources.words += [text for each in found.positional if (text := text_of(each))]
+        sources.words += [text for each in command.positional if (text := text_of(each))]
         for name, each in given.items():
             _argument(name, each, sources)
-    for file in found.files.values():
+    for file in command.files.values():
         if file.options or file.unknown:
             _beside(file, sources)
 
 
-def _beside(found: Found, sources: Sources) -> None:
+def _beside(command: ParsedCommand, sources: OptionSources) -> None:
     """A file that a command names: also the keys of FSDP alone, which no script has."""
-    given = {**{each.option: each for each in found.unknown}, **found.options}
+    given = {**{each.option: each for each in command.unknown}, **command.options}
     if set(given) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, each in given.items():
             sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), each)
         return
-    gather(found, sources)
+    gather(command, sources)
 
 
-def _argument(name: str, given: Given, sources: Sources) -> None:
+def _argument(name: str, given: ParsedOption, sources: OptionSources) -> None:
     """An argument of a script or of ``accelerate launch``, which share a command."""
     option = _spelled(name)
     plain = option.removeprefix("--")
@@ -403,9 +412,9 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
         key = name.removeprefix(SECTION).removeprefix("fsdp_")
         sources.put(sources.script, SECTION + key, given)
     elif option in _ACCELERATE_FLAGS:
-        kind = given.saying(_ACCELERATE_FLAGS[option])
+        kind = given.with_value(_ACCELERATE_FLAGS[option])
         sources.put(sources.accelerate, "distributed_type", kind)
-    elif into := keys_of("accelerate launch").get(option):
+    elif into := option_aliases("accelerate launch").get(option):
         sources.put(sources.accelerate, into, given)
     elif option == "--zero_stage":
         sources.put(sources.deepspeed, "zero_optimization.stage", given)
@@ -417,13 +426,13 @@ def _argument(name: str, given: Given, sources: Sources) -> None:
         sources.put(sources.script, option, given)
 
 
-MLX = Dialect.load("mlx-lm")
+MLX = OptionAliasTable.load("mlx-lm")
 """Its words for the Trainer's."""
 _GPU = "apple-m2ultra-76c-192gb"
 _LAYERS = 16
 
 
-def mlx_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
+def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     """Put its options as the Trainer's into the script's; what is its default, by term, with why.
 
     Raises SpecError if it trains something that is not predicted.
@@ -433,24 +442,26 @@ def mlx_in_trainer_words(sources: Sources, name: str) -> dict[str, str]:
         raise SpecError(
             f"{name}: mlx_lm's fine_tune_type {kind} is not predicted: lora and full are."
         )
-    in_words_of(sources, MLX)
-    told = with_defaults(sources, MLX)
+    translate_options(sources, MLX)
+    told = apply_program_defaults(sources, MLX)
     if kind == "lora":
-        script["--use_lora"] = stated("--use_lora", "true")
+        script["--use_lora"] = implied_option("--use_lora", "true")
         keys = sources.text("--lora_parameters.keys")
         told |= {} if keys else {"lora_targets": "no keys: mlx_lm adapts every matrix of a layer"}
         modules = " ".join(key.rpartition(".")[2] for key in (keys or "all-linear").split())
-        script["--lora_target_modules"] = stated("--lora_target_modules", modules)
+        script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
         if "4bit" in (sources.text("--model") or "").lower():
-            script["--load_in_4bit"] = stated("--load_in_4bit", "true")
+            script["--load_in_4bit"] = implied_option("--load_in_4bit", "true")
     else:
         script.pop("--lora_r", None)
-    script["--bf16"] = stated("--bf16", "true")
-    sources.worlds[0] = World(num_gpus=stated("mlx_lm", "1"), gpu=sources.worlds[0].gpu)
+    script["--bf16"] = implied_option("--bf16", "true")
+    sources.worlds[0] = JobResources(
+        num_gpus=implied_option("mlx_lm", "1"), gpu=sources.worlds[0].gpu
+    )
     return told
 
 
-def on_apple(answers: Answers, sources: Sources) -> Answers:
+def on_apple(answers: LaunchSettings, sources: OptionSources) -> LaunchSettings:
     """The answers as they are of one chip of Apple, the largest where none is named."""
     values = {**answers.values, "framework": "MLX"}
     defaults = dict(answers.defaults)
@@ -459,10 +470,11 @@ def on_apple(answers: Answers, sources: Sources) -> Answers:
         defaults["gpu"] = "mlx_lm runs on Apple silicon, and no chip is named"
     layers = sources.text("--num_layers")
     notes = answers.notes
-    if layers is None or whole(layers):
+    if layers is None or parse_positive_int(layers):
         notes = (
             *notes,
-            f"mlx_lm trains the last {whole(layers) or _LAYERS} layers: time and memory are "
+            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers: time and "
+            "memory are "
             "predicted of all (num_layers: -1), which take more.",
         )
     return replace(answers, values=values, defaults=defaults, notes=notes)

@@ -17,33 +17,33 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from planner.base.records import record
-from planner.base.training_names import WITH_ROLLOUTS, TrainingObjective, objective_named
-from planner.documents.shell.text import Changes, Given, stated
+from planner.base.training_names import WITH_ROLLOUTS, TrainingObjective, parse_objective
+from planner.documents.shell.text import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError, SpecError
-from planner.launch.option_table import Dialect, Meaning, shipped_rows
-from planner.launch.understood import Gathered, World, gpus_of
+from planner.launch.option_table import OptionAliasTable, ParameterReading, shipped_rows
+from planner.launch.understood import JobResources, SettingsBuilder, total_gpus
 
 
 @dataclass(kw_only=True)
-class Sources:
+class OptionSources:
     """Options by where they stand; texts of flags are ``true``, of what is not told None.
 
     ``name`` is that of the file.
     """
 
-    script: dict[str, Given] = field(default_factory=dict)
-    deepspeed: dict[str, Given] = field(default_factory=dict)
-    accelerate: dict[str, Given] = field(default_factory=dict)
-    unknown: list[Given] = field(default_factory=list)
+    script: dict[str, ParsedOption] = field(default_factory=dict)
+    deepspeed: dict[str, ParsedOption] = field(default_factory=dict)
+    accelerate: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
     spelled: dict[str, str] = field(default_factory=dict)
-    worlds: list[World] = field(default_factory=list)
+    worlds: list[JobResources] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     name: str = ""
 
-    def put(self, place: dict[str, Given], name: str, given: Given) -> None:
+    def put(self, place: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
         """Note an option of one of the places; the first of a name counts."""
-        place.setdefault(name, given)
-        self.spelled.setdefault(name.removeprefix("--"), given.option)
+        place.setdefault(name, option)
+        self.spelled.setdefault(name.removeprefix("--"), option.option)
 
     def text(self, option: str) -> str | None:
         """The text of an option of the script, None of one that is not there."""
@@ -51,13 +51,13 @@ class Sources:
         return None if given is None else text_of(given)
 
 
-def text_of(given: Given) -> str | None:
+def text_of(option: ParsedOption) -> str | None:
     """The value as the tables have it; several are joined by blanks, None is not told."""
-    text = given.joined if given.texts else "true"
+    text = option.joined if option.texts else "true"
     return text.lower() if text and text.lower() in ("true", "false") else text
 
 
-def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
+def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Put what a program does where nothing is said; the reasons, by term."""
     script, told = sources.script, dict[str, str]()
     for row in dialect.defaults:
@@ -69,12 +69,12 @@ def with_defaults(sources: Sources, dialect: Dialect) -> dict[str, str]:
             is_open = is_open and words[0] in script
             is_open = is_open and words[1:] in ([], [sources.text(words[0])])
         if is_open:
-            script[row.into] = stated(row.into, row.word)
+            script[row.into] = implied_option(row.into, row.word)
             told[row.term] = row.note
     return told
 
 
-def keep_loaded_weights(sources: Sources, program: str) -> dict[str, str]:
+def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
     """Train whole models in the bf16 they are loaded in, where a program does; why, by term.
 
     ``weights.csv`` has what each program does with trained weights, with its source.
@@ -83,11 +83,11 @@ def keep_loaded_weights(sources: Sources, program: str) -> dict[str, str]:
     is_whole = sources.text("--finetuning_type") in (None, "full")
     if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
         return {}
-    sources.script["--dtype"] = stated("--dtype", "bfloat16")
+    sources.script["--dtype"] = implied_option("--dtype", "bfloat16")
     return {"framework": f"{program} trains whole models in the bf16 that they are loaded in"}
 
 
-def in_words_of(sources: Sources, dialect: Dialect) -> None:
+def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
     """Put a program's own options into the script's as the other program calls them."""
     own = {option: sources.script.get(f"--{option}") for option in dialect.options}
     for option, given in own.items():
@@ -95,19 +95,21 @@ def in_words_of(sources: Sources, dialect: Dialect) -> None:
             continue
         for into, word in dialect.into(option, sources.text(f"--{option}")):
             if not into.startswith("--"):
-                place = stated(into, (text_of(given) or "") if word is None else word, given.line)
+                place = implied_option(
+                    into, (text_of(given) or "") if word is None else word, given.line
+                )
                 sources.deepspeed.setdefault(into, place)
             elif word is None:
                 sources.script.setdefault(into, given)
             else:
-                sources.script[into] = given.saying(word)
+                sources.script[into] = given.with_value(word)
 
 
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
 
 
 @record(kw_only=True)
-class Said:
+class TrainerOptions:
     """What the tables made of each source; see `planner.launch.trainer.reading`.
 
     ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
@@ -115,15 +117,15 @@ class Said:
     ``takes_sharding``: the user's own configuration of accelerate may say what is sharded.
     """
 
-    script: Mapping[str, Meaning]
-    deepspeed: Mapping[str, Meaning]
-    accelerate: Mapping[str, Meaning]
+    script: Mapping[str, ParameterReading]
+    deepspeed: Mapping[str, ParameterReading]
+    accelerate: Mapping[str, ParameterReading]
     texts: Mapping[str, str | None]
     has_deepspeed: bool
     deepspeed_keys: frozenset[str] = frozenset()
     has_script: bool
     is_supervised: bool
-    world: World
+    world: JobResources
     unknown: tuple[str, ...] = ()
     spelled: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] = ()
@@ -136,7 +138,7 @@ class Said:
 
     def number(self, source: str, parameter: str) -> int | None:
         """The same as a whole number."""
-        return whole(self.of(source, parameter))
+        return parse_positive_int(self.of(source, parameter))
 
     @property
     def starts_elsewhere(self) -> bool:
@@ -163,7 +165,7 @@ class Said:
         return any(option in self.texts and self.texts[option] is None for option in options)
 
 
-def whole(text: str | None) -> int | None:
+def parse_positive_int(text: str | None) -> int | None:
     """A whole number of at least one; None where it is none.
 
     >>> whole("2_048"), whole("auto"), whole(None)
@@ -210,7 +212,7 @@ OBJECTIVE_OPTIONS = (
 )
 
 
-def takes_sharding(sources: Sources) -> bool:
+def takes_sharding(sources: OptionSources) -> bool:
     """Whether the user's own configuration of accelerate decides how states are sharded.
 
     That is where ``accelerate launch`` and ``trl`` are given neither a file nor options of one
@@ -223,7 +225,7 @@ def takes_sharding(sources: Sources) -> bool:
     return not words or words[:2] == _LAUNCHER or words[:1] == _STARTERS[:1]
 
 
-def sharded_by_name(sources: Sources) -> str:
+def sharded_by_name(sources: OptionSources) -> str:
     """Put what the name of accelerate's file says where that is not here; why, or nothing.
 
     TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
@@ -233,7 +235,7 @@ def sharded_by_name(sources: Sources) -> str:
     given = next((text for name in _FILES if (text := sources.text(name))), None)
     is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
     if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
-        sources.accelerate["distributed_type"] = stated("distributed_type", "FSDP")
+        sources.accelerate["distributed_type"] = implied_option("distributed_type", "FSDP")
         return f"{sources.name} is called after FSDP"
     if given is None or not takes_sharding(sources):
         return ""
@@ -242,9 +244,9 @@ def sharded_by_name(sources: Sources) -> str:
     kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
     if stage is None and kind == "DEEPSPEED":
         return ""
-    sources.accelerate["distributed_type"] = stated("distributed_type", kind)
+    sources.accelerate["distributed_type"] = implied_option("distributed_type", kind)
     if stage is not None:
-        sources.accelerate[_STAGE] = stated(_STAGE, stage[1])
+        sources.accelerate[_STAGE] = implied_option(_STAGE, stage[1])
     return f"{given} not found: taken from its name"
 
 
@@ -284,32 +286,34 @@ def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
 _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
 
 
-def objective_said(said: Said, found: Gathered, name: str) -> None:
+def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: str) -> None:
     """The objective of the file ``name``, and whether its reference model is asked before training.
 
     Raises SpecError if it trains on answers that are generated in each step.
     """
-    words = [text for option in _OPTIONS if (text := said.texts.get(option)) and text in _NAMED]
+    words = [text for option in _OPTIONS if (text := options.texts.get(option)) and text in _NAMED]
     # What others call it is told as unknown, not taken for what stands beside it.
-    words += [text for option in _OPTIONS[:2] if (text := said.texts.get(option)) not in _UNSAID]
-    word = next(iter(words), None) or named_by_program(said.words)
-    if said.is_on("--reward_model"):
+    words += [text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _UNSAID]
+    word = next(iter(words), None) or named_by_program(options.words)
+    if options.is_on("--reward_model"):
         word = "rm"
-    word = word or _word_of_keys(said, name)
-    if word is None and not _CHECKPOINTS & set(said.texts):
+    word = word or _word_of_keys(options, name)
+    if word is None and not _CHECKPOINTS & set(options.texts):
         return
     objective = objective_of_word(word or "sft", name)
     if word == DISTILLED:
-        found.notes.append(TEACHER)
-    loss = next((said.texts[name] for name in _LOSSES if said.texts.get(name)), None)
+        settings.notes.append(TEACHER)
+    loss = next((options.texts[name] for name in _LOSSES if options.texts.get(name)), None)
     if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
         objective = TrainingObjective.ORPO
-    if word == "grpo" and not _weight_of_divergence(said):
+    if word == "grpo" and not _weight_of_divergence(options):
         objective = TrainingObjective.DAPO
-        found.notes.append("No beta above 0: GRPO has no reference model then, as DAPO has none.")
-    found.values["training_objective"] = str(objective)
-    if said.is_on("--precompute_ref_log_probs") and objective.has_reference:
-        found.values["precompute_ref_log_probs"] = True
+        settings.notes.append(
+            "No beta above 0: GRPO has no reference model then, as DAPO has none."
+        )
+    settings.values["training_objective"] = str(objective)
+    if options.is_on("--precompute_ref_log_probs") and objective.has_reference:
+        settings.values["precompute_ref_log_probs"] = True
 
 
 # Options of TRL's configurations of pairs and of rollouts that its SFTConfig has not.
@@ -318,42 +322,46 @@ _OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_ho
 _TITLES = ("--output_dir", "--hub_model_id", "--run_name")
 
 
-def _word_of_keys(said: Said, name: str) -> str | None:
+def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
     """What a file trains that no program's name tells: by options that only such training has.
 
     Which loss of pairs stands in what it calls its results, as in recipes of
     huggingface/alignment-handbook; else DPO, which most are.
     """
-    if any(option in said.texts for option in _OF_ANSWERS):
+    if any(option in options.texts for option in _OF_ANSWERS):
         return "grpo"
-    if not any(option in said.texts for option in _OF_PAIRS):
+    if not any(option in options.texts for option in _OF_PAIRS):
         return None
-    titles = " ".join([name, *(said.texts.get(option) or "" for option in _TITLES)]).lower()
+    titles = " ".join([name, *(options.texts.get(option) or "" for option in _TITLES)]).lower()
     parts = re.split(r"[^a-z0-9]+", titles)
     return next((part for part in parts if part in (*_PREFERENCES, *_ON_ROLLOUTS)), "dpo")
 
 
-def _weight_of_divergence(said: Said) -> float:
+def _weight_of_divergence(options: TrainerOptions) -> float:
     """What the divergence from a reference model weighs: 0 where the program says nothing."""
     try:
-        return float(said.texts.get("--beta") or 0)
+        return float(options.texts.get("--beta") or 0)
     except ValueError:
         return 0.0
 
 
-def of_generation(said: Said) -> frozenset[str]:
+def of_generation(options: TrainerOptions) -> frozenset[str]:
     """Options of how answers are generated and rewarded, which the training step does not read."""
     return frozenset(
         spelled
-        for name, spelled in said.spelled.items()
+        for name, spelled in options.spelled.items()
         if name.startswith("vllm_") or name in _GENERATION
     )
 
 
-def rollout_length(said: Said, found: Gathered) -> None:
+def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Tokens of a prompt and its answer at their most: what the update trains on."""
-    prompt = whole(said.texts.get("--max_prompt_length")) or said.number("script", "trl_length")
-    answer = next((n for name in _ANSWERS if (n := whole(said.texts.get(name)))), None)
+    prompt = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
+        "script", "trl_length"
+    )
+    answer = next(
+        (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
+    )
     told = [
         f"{default} of {name}, TRL's"
         for name, default, number in zip(
@@ -364,12 +372,12 @@ def rollout_length(said: Said, found: Gathered) -> None:
     usual_prompt, usual_answer = _OF_ROLLOUTS.values()
     length = (prompt or usual_prompt) + (answer or usual_answer)
     if told:
-        found.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
+        settings.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
     else:
-        found.values["sequence_length"] = length
+        settings.values["sequence_length"] = length
 
 
-def require_known_training(kind: str, name: str) -> None:
+def refuse_unknown_training(kind: str, name: str) -> None:
     """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
 
     Raises `SpecError`: it is something else.
@@ -387,13 +395,13 @@ def objective_of_word(word: str, name: str) -> TrainingObjective:
     Raises `SpecError`: it is none, or trains on answers that are generated in each step.
     """
     try:
-        return objective_named(word)
+        return parse_objective(word)
     except SpecError as error:
         raise SpecError(f"{name}: {error}") from error
 
 
 @record(kw_only=True)
-class Script:
+class KnownScript:
     """A program by the options that tell it, all of them, and its file where one is given.
 
     ``length`` is its word for the longest sequence, ``kinds`` how the text of the option ``kind``
@@ -421,10 +429,10 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 
 @cache
-def scripts() -> tuple[Script, ...]:
+def scripts() -> tuple[KnownScript, ...]:
     """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
     return tuple(
-        Script(
+        KnownScript(
             keys=frozenset(row["keys"].split()),
             kinds=tuple(row["kinds"].split()) or ("",),
             extends=bool(row["extends"]),
@@ -434,7 +442,7 @@ def scripts() -> tuple[Script, ...]:
     )
 
 
-def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | None:
+def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript | None:
     """The program whose own a command or a document is, by its options and their texts.
 
     >>> script_of(["finetune.py"], {"base_model": "llama-7b"}).dialect
@@ -444,26 +452,26 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> Script | No
     return next((each for each in scripts() if each.is_of(words, values)), None)
 
 
-def in_trainer_words(sources: Sources, dialect: Dialect) -> dict[str, str]:
+def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Put a program's options as the Trainer's into the script's; what is its default, by term."""
     script = sources.script
-    in_words_of(sources, dialect)
-    told = with_defaults(sources, dialect)
+    translate_options(sources, dialect)
+    told = apply_program_defaults(sources, dialect)
     for row in dialect.rows:
-        numbers = [whole(sources.text(f"--{option}")) for option in row.option.split()]
+        numbers = [parse_positive_int(sources.text(f"--{option}")) for option in row.option.split()]
         if row.role == "sum":
-            script[row.into] = stated(row.into, str(sum(number or 0 for number in numbers)))
+            script[row.into] = implied_option(row.into, str(sum(number or 0 for number in numbers)))
         elif row.role == "batch" and row.into not in script and (samples := numbers[0]):
-            micro = whole(sources.text("--per_device_train_batch_size")) or 1
-            ranks = gpus_of(sources.worlds[0]) or 1
-            script[row.into] = stated(row.into, str(math.ceil(samples / (micro * ranks))))
+            micro = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
+            ranks = total_gpus(sources.worlds[0]) or 1
+            script[row.into] = implied_option(row.into, str(math.ceil(samples / (micro * ranks))))
     return told
 
 
-def shape_of(sources: Sources, dialect: Dialect) -> dict[str, object] | None:
+def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
     """The sizes of a model like Llama that a program is told in place of a name; None of others."""
     rows = [row for row in dialect.rows if row.role == "shape"]
-    sizes = {row.into: whole(sources.text(f"--{row.option}")) for row in rows}
+    sizes = {row.into: parse_positive_int(sources.text(f"--{row.option}")) for row in rows}
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
@@ -473,7 +481,7 @@ def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Change
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
     own: dict[str, tuple[str, ...] | None] = {}
-    rows = Dialect.load(name).rows
+    rows = OptionAliasTable.load(name).rows
     for option, texts in changes.items():
         of_it = [row for row in rows if row.into == f"--{option}"]
         if any(row.role == "batch" for row in of_it):

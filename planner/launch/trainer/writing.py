@@ -6,11 +6,18 @@ import json
 from collections.abc import Callable, Mapping
 
 from planner.base.enums import AttentionKind, Offload
-from planner.base.training_names import names_feed_forward, targets_named, transformers_name
+from planner.base.training_names import names_feed_forward, parse_adapter_targets, transformers_name
 from planner.errors import LaunchError
-from planner.launch.option_table import OptionTable, Quantities, Quantity, Remark, Settings, Words
+from planner.launch.option_table import (
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Quantity,
+    Words,
+)
 from planner.launch.shape import config_json, family_of
-from planner.launch.target import Argument, File, Job, Variable
+from planner.launch.target import CommandWords, LaunchJob, LaunchOutputFile, ShellVariable
 
 CONFIG_FILE = "config.json"
 FSDP_FILE = "fsdp_config.json"
@@ -18,20 +25,20 @@ SECTION = "fsdp_config."
 """Options of this prefix are keys of the file that ``--fsdp_config`` names."""
 
 _SFT = ("-m", "trl.scripts.sft")
-_DATASET = Variable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
-OUTPUT = Variable(
+_DATASET = ShellVariable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
+OUTPUT = ShellVariable(
     name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
 )
-RATE = Variable(name="LEARNING_RATE", meaning="learning rate")
-_MODEL = Variable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
-_TOKENIZER = Variable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
-_RUN_CLM = Variable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
+RATE = ShellVariable(name="LEARNING_RATE", meaning="learning rate")
+_MODEL = ShellVariable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
+_TOKENIZER = ShellVariable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
+_RUN_CLM = ShellVariable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
 # Embedding and logits in most models of Transformers.
 _ENDS = ("embed_tokens", "lm_head")
 _LISTS = ("lora_target_modules", "lora_modules_to_save")
 
 LEFT = (
-    Remark(
+    ParameterNote(
         parameter="learning rate",
         value="",
         note="with schedule and decay: yours; no effect on time or memory",
@@ -47,7 +54,7 @@ _NAMES = {
 }
 
 
-def fsdp_words(job: Job) -> Words:
+def fsdp_words(job: LaunchJob) -> Words:
     """What files of FSDP2 say alike; layers are repeated in its own units, if at all."""
     return {
         "fsdp_version": 2,
@@ -59,12 +66,12 @@ def fsdp_words(job: Job) -> Words:
     }
 
 
-def repeats_inside(job: Job, *, sharded: bool) -> bool:
+def repeats_inside(job: LaunchJob, *, sharded: bool) -> bool:
     """FSDP repeats layers in its own units: the script's option would gather them twice."""
     return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
 
-def require_even_copies(job: Job) -> None:
+def require_even_copies(job: LaunchJob) -> None:
     """Refuse copies of what is sharded that share a rank of data.
 
     Raises `LaunchError`: they do not divide the data-parallel ranks.
@@ -77,13 +84,13 @@ def require_even_copies(job: Job) -> None:
         )
 
 
-def moved_activations(job: Job) -> str | None:
+def moved_activations(job: LaunchJob) -> str | None:
     """The word of the script's option that moves activations to the host, where one is needed."""
     moves = "activations" in job["offload"] and is_supervised(job)
     return "activations" if moves else None
 
 
-def is_supervised(job: Job) -> bool:
+def is_supervised(job: LaunchJob) -> bool:
     """Whether TRL's script starts it; else ``run_clm.py`` does, from a ``config.json``.
 
     A model without a public name has no weights to start from, unless an adapter is trained.
@@ -91,14 +98,14 @@ def is_supervised(job: Job) -> bool:
     return job.hub_name is not None or has_adapter(job)
 
 
-def has_adapter(job: Job) -> bool:
+def has_adapter(job: LaunchJob) -> bool:
     """Whether an adapter of frozen weights is trained."""
     return (job["adapter"] or "none") != "none"
 
 
-def lora_modules(job: Job) -> tuple[str, ...]:
+def lora_modules(job: LaunchJob) -> tuple[str, ...]:
     """The matrices that have an adapter, by their names in Transformers."""
-    targets = targets_named(str(job["lora_targets"]))
+    targets = parse_adapter_targets(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
     ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
     if attention is not None and attention.kind is AttentionKind.LATENT:
@@ -117,7 +124,7 @@ def lora_modules(job: Job) -> tuple[str, ...]:
 _EIGHT = 8
 
 
-def adapter_quantities(job: Job) -> Words:
+def adapter_quantities(job: LaunchJob) -> Words:
     """What scripts of peft are told of low-rank adapters; nothing without one."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
@@ -137,46 +144,46 @@ def adapter_quantities(job: Job) -> Words:
     }
 
 
-def fill_quantities(job: Job) -> Words:
+def fill_quantities(job: LaunchJob) -> Words:
     """How samples fill sequences: several in each, or as they are padded."""
     padding = job["padding"] or "packed"
     return {"packing": True} if padding == "packed" else {"padding": padding}
 
 
-def _adapts_experts(job: Job) -> bool:
+def _adapts_experts(job: LaunchJob) -> bool:
     """Whether routed experts have adapters: PEFT gives them some where their matrices are named."""
     given = job["expert_adapters"]
     return given == "each" or (given is None and names_feed_forward(str(job["lora_targets"])))
 
 
-def names_shared_experts(job: Job) -> bool:
+def names_shared_experts(job: LaunchJob) -> bool:
     """Whether shared experts can have adapters without the routed ones."""
     return family_of(job.model) == "qwen2_moe"
 
 
-def adapter_remarks(job: Job) -> tuple[Remark, ...]:
+def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """That matrices beside routed experts cannot be named without these."""
-    of_all = has_adapter(job) and targets_named(str(job["lora_targets"])) == "all_linear"
+    of_all = has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
     if not of_all or not job.model.num_experts or names_shared_experts(job) or _adapts_experts(job):
         return ()
     note = (
         "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "
         "feed-forwards; the file names those of attention alone"
     )
-    return (Remark(parameter="lora_targets", value="all_linear", note=note),)
+    return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
 
 
-def narrow_remarks(job: Job) -> tuple[Remark, ...]:
+def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """That TRL's script turns adapters of 4-bit weights to 16 bits, which the plan did not."""
     if job["adapter"] != "qlora" or not is_supervised(job):
         return ()
     if job["main_params_precision"] not in (None, "framework", "fp32"):
         return ()
     note = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits: less memory than planned"
-    return (Remark(parameter="main_params_precision", value="fp32", note=note),)
+    return (ParameterNote(parameter="main_params_precision", value="fp32", note=note),)
 
 
-def script_quantities(job: Job) -> Quantities:
+def script_quantities(job: LaunchJob) -> Quantities:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
     supervised, length = is_supervised(job), job["sequence_length"]
     narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
@@ -212,7 +219,7 @@ def script_quantities(job: Job) -> Quantities:
     }
 
 
-def unnamed_optimizer(job: Job) -> str | None:
+def unnamed_optimizer(job: LaunchJob) -> str | None:
     """An optimizer or a format of its states that is neither the default nor has a name."""
     kind, states = job["optimizer"], job["optimizer_state_precision"]
     if (kind, states) == ("adam", "framework") or optimizer_name(job):
@@ -220,19 +227,21 @@ def unnamed_optimizer(job: Job) -> str | None:
     return str(kind) if states == "framework" else f"{kind} with states in {states}"
 
 
-def optimizer_name(job: Job) -> str | None:
+def optimizer_name(job: LaunchJob) -> str | None:
     """What Transformers' ``optim`` calls the optimizer of a plan; None where it is the default."""
     kind, states = job["optimizer"], job["optimizer_state_precision"]
     return transformers_name(kind, states, paged=job["paged_optimizer"])
 
 
-def script_settings(job: Job, **quantities: Quantity | None) -> Settings:
+def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionTexts:
     """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
     table = OptionTable.load("transformers")
-    return table.written(job.said_once({**script_quantities(job), **quantities}))
+    return table.written(job.option_values({**script_quantities(job), **quantities}))
 
 
-def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Argument, ...]:
+def script_arguments(
+    job: LaunchJob, settings: OptionTexts, *more: CommandWords
+) -> tuple[CommandWords, ...]:
     """The words of the script: program, model, what the user must say, and the options."""
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
@@ -240,36 +249,36 @@ def script_arguments(job: Job, settings: Settings, *more: Argument) -> tuple[Arg
     for each in options:
         text = each.text
         texts = () if text is None else text.split() if each.option in _LISTS else (text,)
-        listed.append(Argument(words=(f"--{each.option}", *texts), note=each.note))
+        listed.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
     return (
         *_program(job),
-        Argument(words=("--output_dir", OUTPUT)),
-        Argument(words=("--learning_rate", RATE)),
+        CommandWords(words=("--output_dir", OUTPUT)),
+        CommandWords(words=("--learning_rate", RATE)),
         *listed,
         *more,
-        Argument(words=("--logging_steps", "1")),
+        CommandWords(words=("--logging_steps", "1")),
     )
 
 
-def _program(job: Job) -> tuple[Argument, ...]:
+def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
     if is_supervised(job):
-        name: str | Variable = job.hub_name or _MODEL
+        name: str | ShellVariable = job.hub_name or _MODEL
         return (
-            Argument(words=_SFT),
-            Argument(words=("--model_name_or_path", name)),
-            Argument(words=("--dataset_name", _DATASET)),
+            CommandWords(words=_SFT),
+            CommandWords(words=("--model_name_or_path", name)),
+            CommandWords(words=("--dataset_name", _DATASET)),
         )
-    config: str | Variable = _MODEL if config_json(job.model) is None else CONFIG_FILE
+    config: str | ShellVariable = _MODEL if config_json(job.model) is None else CONFIG_FILE
     return (
-        Argument(words=(_RUN_CLM,)),
-        Argument(words=("--config_name", config), note="trained from scratch"),
-        Argument(words=("--tokenizer_name", _TOKENIZER)),
-        Argument(words=("--dataset_name", _DATASET)),
-        Argument(words=("--do_train", "true")),
+        CommandWords(words=(_RUN_CLM,)),
+        CommandWords(words=("--config_name", config), note="trained from scratch"),
+        CommandWords(words=("--tokenizer_name", _TOKENIZER)),
+        CommandWords(words=("--dataset_name", _DATASET)),
+        CommandWords(words=("--do_train", "true")),
     )
 
 
-def adapter_notes(job: Job) -> tuple[str, ...]:
+def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
     """What is otherwise of the adapters than the plan has it."""
     if not has_adapter(job) or family_of(job.model) not in ("gpt2", "bloom", "gpt_neox"):
         return ()
@@ -279,29 +288,29 @@ def adapter_notes(job: Job) -> tuple[str, ...]:
     )
 
 
-def script_remarks(job: Job) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+def script_remarks(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
     """What the script cannot say beside its table, and what it leaves to the user."""
     remarks = [*adapter_remarks(job), *narrow_remarks(job)]
     if not is_supervised(job):
         if not job["flash_attention"]:
             note = "run_clm.py has no option of it: PyTorch's fused attention runs"
-            remarks.append(Remark(parameter="flash_attention", value="false", note=note))
+            remarks.append(ParameterNote(parameter="flash_attention", value="false", note=note))
         if job["offload"] == "activations":
             note = "run_clm.py has no option of it"
-            remarks.append(Remark(parameter="offload", value="activations", note=note))
+            remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
     return tuple(remarks), LEFT
 
 
-def script_files(job: Job) -> tuple[File, ...]:
+def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
     """``config.json`` of a model that has no public name."""
     config = None if is_supervised(job) else config_json(job.model)
     return () if config is None else (json_file(CONFIG_FILE, config, "the model's shape"),)
 
 
-def json_file(name: str, values: Mapping[str, object], meaning: str) -> File:
+def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOutputFile:
     """A document of JSON."""
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
-    return File(name=name, text=text, meaning=meaning)
+    return LaunchOutputFile(name=name, text=text, meaning=meaning)
 
 
 def nested(

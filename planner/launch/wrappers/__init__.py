@@ -8,10 +8,12 @@ from importlib import import_module
 from planner.errors import LaunchError, did_you_mean
 from planner.launch import WRAPPERS
 from planner.launch.removed import refuse_removed_name
-from planner.launch.target import Draft, File, Job, Target
+from planner.launch.target import LaunchDraft, LaunchJob, LaunchOutputFile, LaunchTarget
 
 
-def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
+def wrapper_of(
+    name: str,
+) -> Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]]:
     """What makes the files that start a draft.
 
     Raises LaunchError if there is none of that name, or no longer.
@@ -23,7 +25,7 @@ def wrapper_of(name: str) -> Callable[[Target, Job, Draft], tuple[File, ...]]:
             f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {known}."
         )
     module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
-    found: Callable[[Target, Job, Draft], tuple[File, ...]] = getattr(
+    found: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
         import_module(f"{__name__}.{module}"), function
     )
     return found

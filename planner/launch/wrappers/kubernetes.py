@@ -12,27 +12,27 @@ from planner.documents.shell.text import shell_word
 from planner.documents.writing import documents, yaml_scalar, yaml_text
 from planner.errors import LaunchError
 from planner.launch.target import (
-    Argument,
-    Draft,
-    File,
-    Job,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
     Process,
-    Target,
+    ShellVariable,
     Value,
-    Variable,
     filled,
 )
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,
     SOME_STEPS,
-    Placed,
+    PlacedProcess,
     arguments_lines,
-    asked,
     benchmark,
+    check_user_variables,
     command,
     exports,
-    placed,
+    place_processes,
     reaches,
     runs_by_rank,
     uses,
@@ -71,7 +71,7 @@ _RESOURCES = {
 _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
-def image_of(target: Target, job: Job, process: Process) -> str:
+def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
     """The official image that has the program, else a text that no registry takes for one."""
     first = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(first, str) and first in _PROGRAMS:
@@ -84,12 +84,12 @@ def image_of(target: Target, job: Job, process: Process) -> str:
 
 
 def pod_script(
-    target: Target,
-    job: Job,
-    draft: Draft,
+    target: LaunchTarget,
+    job: LaunchJob,
+    draft: LaunchDraft,
     process: Process,
     given: Mapping[str, str],
-    links: tuple[Placed, ...],
+    links: tuple[PlacedProcess, ...],
     names: Mapping[str, str],
 ) -> str:
     """What ``bash -c`` runs in a pod.
@@ -115,7 +115,7 @@ def pod_script(
         "folder": FOLDER,
         "work": _WORK,
         "environment": exports(environment_of(target, job, process)),
-        "asked": asked([process]),
+        "asked": check_user_variables([process]),
         "several_nodes": process.num_nodes > 1,
         "num_nodes": process.num_nodes,
         "master_port": MASTER_PORT,
@@ -138,7 +138,9 @@ _EVERY_BLANK = 10**9  # texts of others stay as they are
 Object = dict[str, object]
 
 
-def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+def wrapped(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
+) -> tuple[LaunchOutputFile, ...]:
     """One manifest of everything, and one that measures the job, or a script.
 
     Raises LaunchError if a launcher needs to reach other nodes by itself, which pods cannot.
@@ -148,13 +150,13 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
         return (manifest, *benchmark(target, job, draft))
     steps = (
         # Its settings are objects of their own, so that neither file changes the other's.
-        Manifest(target, job, Draft(processes=(one,), files=draft.files), part=f"-{one.name}")
+        Manifest(target, job, LaunchDraft(processes=(one,), files=draft.files), part=f"-{one.name}")
         for one in draft.benchmark
     )
     return (manifest, *(_file(one, is_benchmark=True) for one in steps))
 
 
-def _file(manifest: Manifest, *, is_benchmark: bool) -> File:
+def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
@@ -164,21 +166,23 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> File:
         last = ports[-1]
         service = f"service/{manifest.name_of(last)}"
         how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
-    told = Draft(processes=()) if is_benchmark else draft
-    head = heading(target, job, told, draft.processes, how, manifest.asks())
+    told = LaunchDraft(processes=()) if is_benchmark else draft
+    head = heading(target, job, told, draft.processes, how, manifest.user_steps())
     text = "\n".join(head) + "\n" + manifest.text()
     start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
-    return File(name=name, text=text, meaning=meaning, start=start)
+    return LaunchOutputFile(name=name, text=text, meaning=meaning, start=start)
 
 
 class Manifest:
     """The objects that a draft becomes; ``part`` ends the names of those that all pods share."""
 
-    def __init__(self, target: Target, job: Job, draft: Draft, part: str = "") -> None:
+    def __init__(
+        self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
+    ) -> None:
         processes = tuple(map(_on_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
-        self.places = placed(processes, job.cluster.gpus_per_node)
+        self.places = place_processes(processes, job.cluster.gpus_per_node)
         self.stem = dns_label(job.model.name)
         self.shared = f"{self.stem}{part}"
 
@@ -186,7 +190,7 @@ class Manifest:
         """How the cluster calls a process."""
         return f"{self.stem}-{dns_label(process.name)}"
 
-    def asks(self) -> list[str]:
+    def user_steps(self) -> list[str]:
         """What the user does to the file and the cluster before it can run."""
         values = [one.name for one in variables_of(self.draft.processes)]
         found = []
@@ -349,10 +353,10 @@ def _lines(**parts: object) -> list[str]:
 def _on_claim(process: Process) -> Process:
     """The process with its output on the claim, where the user does not say another place."""
 
-    def moved(argument: Argument) -> Argument:
+    def moved(argument: CommandWords) -> CommandWords:
         return replace(argument, words=tuple(map(on_claim, argument.words)))
 
-    def on_claim(word: str | Variable) -> str | Variable:
+    def on_claim(word: str | ShellVariable) -> str | ShellVariable:
         if isinstance(word, str) or not word.is_output or word.default is None:
             return word
         return replace(word, default=posixpath.join(CLAIM, word.default))
@@ -374,19 +378,23 @@ def dns_label(text: str) -> str:
 _OF_KSERVE = "kserve-container"
 
 
-def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+def kserve_wrapped(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
+) -> tuple[LaunchOutputFile, ...]:
     """An InferenceService of KServe, which scales and reaches one kind of server in its own way.
 
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
     process = _server(job, draft)
-    alone = Draft(
+    alone = LaunchDraft(
         processes=(process,), files=draft.files, unexpressed=draft.unexpressed, left=draft.left,
         notes=draft.notes,
     )  # fmt: skip
     manifest = Manifest(target, job, alone)
     name = f"{process.name}.yaml"
-    head = heading(target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.asks())
+    head = heading(
+        target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
+    )
     values: dict[str, Value] = {
         "name": manifest.name_of(process),
         # Every copy is a pod that stays, as the plan has it.
@@ -396,11 +404,11 @@ def kserve_wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     service = filled("kserve.yaml", values, blank_lines=_EVERY_BLANK)
     text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
     start = f"kubectl apply -f {name}"
-    file = File(name=name, text=text, meaning="the inference service", start=start)
+    file = LaunchOutputFile(name=name, text=text, meaning="the inference service", start=start)
     return (file, *benchmark(target, job, draft))
 
 
-def _server(job: Job, draft: Draft) -> Process:
+def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
     """The one server; a router before its copies is KServe's own work."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:

@@ -8,17 +8,24 @@ from planner.base.records import record
 from planner.documents.shell.text import shell_word
 from planner.errors import LaunchError
 from planner.launch.target import (
-    Argument,
-    Draft,
-    File,
-    Job,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
     Process,
-    Target,
+    ShellVariable,
     Value,
-    Variable,
     filled,
 )
-from planner.launch.write import Assumed, comment, environment_of, heading, one_line, variables_of
+from planner.launch.write import (
+    EnvironmentDefault,
+    comment,
+    environment_of,
+    heading,
+    one_line,
+    variables_of,
+)
 
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""
@@ -31,7 +38,7 @@ _BY_RANK = ("mpirun", "srun")
 _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
 
-def exports(assumed: Iterable[Assumed]) -> list[str]:
+def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
     """The environment, each variable below its reason."""
     lines = []
     for one in assumed:
@@ -40,7 +47,7 @@ def exports(assumed: Iterable[Assumed]) -> list[str]:
     return lines
 
 
-def asked(processes: Iterable[Process]) -> list[str]:
+def check_user_variables(processes: Iterable[Process]) -> list[str]:
     """Lines that end the script where the user did not set what only he knows."""
     lines = []
     for one in variables_of(processes):
@@ -53,7 +60,7 @@ def asked(processes: Iterable[Process]) -> list[str]:
     return lines
 
 
-def array(arguments: Sequence[Argument], name: str = "ARGUMENTS") -> list[str]:
+def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[str]:
     """Arguments as an array, one on each line with its note."""
     lines = [f"{name}=("]
     for argument in arguments:
@@ -91,12 +98,12 @@ def command(process: Process) -> str:
             for launcher_argument in process.launcher_arguments
             for word in launcher_argument.words
         ),
-        *given(process),
+        *expand_arrays(process),
     ]
     return folded(words)
 
 
-def given(process: Process) -> list[str]:
+def expand_arrays(process: Process) -> list[str]:
     """The arrays of a process as words of its command."""
     later = [f'"${{{_LATER}[@]}}"'] if has_followers(process) else []
     return ['"${ARGUMENTS[@]}"', *later]
@@ -113,7 +120,7 @@ def folded(words: Sequence[str]) -> str:
     return " \\\n    ".join(lines)
 
 
-def visible_gpus(job: Job) -> str:
+def visible_gpus(job: LaunchJob) -> str:
     """The variable that says which GPUs of a node a process sees."""
     return _VISIBLE.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
 
@@ -123,9 +130,9 @@ def runs_by_rank(process: Process) -> bool:
     return process.launcher in _BY_RANK
 
 
-def expanded(word: str | Variable) -> str:
+def expanded(word: str | ShellVariable) -> str:
     """A word of a command, quoted, or the variable of the shell that holds it."""
-    if isinstance(word, Variable):
+    if isinstance(word, ShellVariable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
         value = f"${{{word.name}}}"
         if word.times:
@@ -138,7 +145,9 @@ def uses(process: Process, *names: str) -> bool:
     """Whether a word of its arguments is one of these variables."""
     every = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
-        isinstance(word, Variable) and word.name in names for one in every for word in one.words
+        isinstance(word, ShellVariable) and word.name in names
+        for one in every
+        for word in one.words
     )
 
 
@@ -172,7 +181,7 @@ def _in_quotes(text: str) -> str:
 
 
 @record(kw_only=True)
-class Placed:
+class PlacedProcess:
     """A copy of a process; nodes and GPUs are counted from 0."""
 
     process: Process
@@ -196,20 +205,20 @@ class Placed:
         return self.process.name.upper().replace("-", "_")
 
 
-def placed(processes: Sequence[Process], gpus_per_node: int) -> tuple[Placed, ...]:
+def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[PlacedProcess, ...]:
     """Copies side by side on a node while they fit, those of several nodes on nodes of their own.
 
     What needs no GPU runs on the first node.
     """
-    found, node, gpu = list[Placed](), 0, 0
+    found, node, gpu = list[PlacedProcess](), 0, 0
     for process in processes:
         for copy in range(process.copies):
             if not process.gpus_per_node:
-                found.append(Placed(process=process, copy=copy, node=0, gpu=0))
+                found.append(PlacedProcess(process=process, copy=copy, node=0, gpu=0))
                 continue
             if gpu and (process.num_nodes > 1 or gpu + process.gpus_per_node > gpus_per_node):
                 node, gpu = node + 1, 0
-            found.append(Placed(process=process, copy=copy, node=node, gpu=gpu))
+            found.append(PlacedProcess(process=process, copy=copy, node=node, gpu=gpu))
             if process.num_nodes > 1:
                 node += process.num_nodes
             else:
@@ -217,7 +226,7 @@ def placed(processes: Sequence[Process], gpus_per_node: int) -> tuple[Placed, ..
     return tuple(found)
 
 
-def num_nodes(places: Sequence[Placed]) -> int:
+def num_nodes(places: Sequence[PlacedProcess]) -> int:
     """Nodes that all of them take."""
     return max((place.node + place.process.num_nodes for place in places), default=1)
 
@@ -226,18 +235,20 @@ START = "start.sh"
 _MOST_SHOWN = 8
 MEASURES = "measures what was predicted"
 SOME_STEPS = "It runs a few steps of the job and stops."
-_BESIDE_A_SERVER = "It sends requests to a running server."
+_NEEDS_SERVER_NOTE = "It sends requests to a running server."
 
 
-def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+def wrapped(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
+) -> tuple[LaunchOutputFile, ...]:
     """A script for each kind of process, one that starts all on a node, the files beside them.
 
     Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
     """
-    places = placed(draft.processes, job.cluster.gpus_per_node)
+    places = place_processes(draft.processes, job.cluster.gpus_per_node)
     all_at_once = _start(draft, places)
     scripts = [
-        File(
+        LaunchOutputFile(
             name=f"{process.name}.sh",
             text=_text(target, job, draft, process, _how(process, job, places), places),
             is_executable=True,
@@ -250,17 +261,21 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     return (*all_at_once, *scripts, *draft.files, *benchmark(target, job, draft))
 
 
-def benchmark(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+def benchmark(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
+) -> tuple[LaunchOutputFile, ...]:
     """Scripts that measure what was predicted: some steps of a training, or a load of requests."""
     return tuple(_benchmark(target, job, draft, process) for process in draft.benchmark)
 
 
-def _benchmark(target: Target, job: Job, draft: Draft, process: Process) -> File:
-    places = placed([process], job.cluster.gpus_per_node)
-    how = [_BESIDE_A_SERVER]
+def _benchmark(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
+) -> LaunchOutputFile:
+    places = place_processes([process], job.cluster.gpus_per_node)
+    how = [_NEEDS_SERVER_NOTE]
     if job.is_training:
         how = [SOME_STEPS, *_how(process, job, places)]
-    return File(
+    return LaunchOutputFile(
         name=f"{process.name}.sh",
         text=_text(target, job, draft, process, how),
         is_executable=True,
@@ -269,7 +284,7 @@ def _benchmark(target: Target, job: Job, draft: Draft, process: Process) -> File
     )
 
 
-def addresses(places: Sequence[Placed], reached: Sequence[Placed]) -> list[str]:
+def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]) -> list[str]:
     """How processes reach each other: on this node, or where the user says that nodes are."""
     several = num_nodes(places) > 1
     nodes = dict.fromkeys(one.node for one in reached if several)
@@ -281,7 +296,7 @@ def addresses(places: Sequence[Placed], reached: Sequence[Placed]) -> list[str]:
     return lines
 
 
-def reaches(process: Process, places: Sequence[Placed]) -> list[Placed]:
+def reaches(process: Process, places: Sequence[PlacedProcess]) -> list[PlacedProcess]:
     """The copies whose address a process names."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
@@ -292,21 +307,23 @@ def reaches(process: Process, places: Sequence[Placed]) -> list[Placed]:
 
 
 def _text(
-    target: Target,
-    job: Job,
-    draft: Draft,
+    target: LaunchTarget,
+    job: LaunchJob,
+    draft: LaunchDraft,
     process: Process,
     how: Sequence[str],
-    places: Sequence[Placed] = (),
+    places: Sequence[PlacedProcess] = (),
 ) -> str:
     """The script of a process that is started so; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
     is_one, here = process.num_nodes == 1, copies_here(process, of_node)
     values: dict[str, Value] = {
-        "heading": heading(target, job, draft if places else Draft(processes=()), [process], how),
+        "heading": heading(
+            target, job, draft if places else LaunchDraft(processes=()), [process], how
+        ),
         "has_files": bool(draft.files),
         "environment": exports(environment_of(target, job, process)),
-        "asked": asked([process]),
+        "asked": check_user_variables([process]),
         "links": addresses(places, reaches(process, places)),
         "several_nodes": not is_one,
         "num_nodes": process.num_nodes,
@@ -336,7 +353,7 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
 
 
-def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
+def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchOutputFile, ...]:
     """What starts every process on this node, where they all fit on it."""
     if len(draft.processes) < 2 or num_nodes(places) > 1:
         return ()
@@ -345,7 +362,7 @@ def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
         gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
         starts.append(f"{gpu}bash ./{place.process.name}.sh &")
     return (
-        File(
+        LaunchOutputFile(
             name=START,
             text=filled(START, {"starts": starts}),
             is_executable=True,
@@ -355,7 +372,7 @@ def _start(draft: Draft, places: Sequence[Placed]) -> tuple[File, ...]:
     )
 
 
-def _how(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
+def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     if len(places) > process.copies and num_nodes(places) == 1:
         return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
     own = [place for place in places if place.process is process]
@@ -373,7 +390,7 @@ def _how(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
     return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
 
 
-def _starts(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
+def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     """The commands that start a process, each with the node that it is for."""
     own = [place for place in places if place.process is process]
     by_hand = _by_hand(process, job).strip()
@@ -388,7 +405,7 @@ def _starts(process: Process, job: Job, places: Sequence[Placed]) -> list[str]:
     return [*lines[:_MOST_SHOWN], *more]
 
 
-def _on_nodes(own: Sequence[Placed]) -> Iterator[tuple[str, str]]:
+def _on_nodes(own: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
     """The command for each node of a process, or for each of its groups of nodes."""
     seen = set()
     for one in own:
@@ -407,7 +424,7 @@ def _on_nodes(own: Sequence[Placed]) -> Iterator[tuple[str, str]]:
         seen.add(one.node)
 
 
-def _by_hand(process: Process, job: Job) -> str:
+def _by_hand(process: Process, job: LaunchJob) -> str:
     """The command that starts a script on the first node."""
     several = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)

@@ -6,25 +6,33 @@ import math
 import re
 from collections.abc import Sequence
 
-from planner.base.text import duration
+from planner.base.text import format_duration
 from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
 from planner.launch.launchers import GPUS_OF_COPY
-from planner.launch.target import Draft, File, Job, Process, Target, Value, filled
+from planner.launch.target import (
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+    Value,
+    filled,
+)
 from planner.launch.wrappers.script import (
     MASTER_PORT,
     MEASURES,
     SOME_STEPS,
-    Placed,
+    PlacedProcess,
     arguments_lines,
-    asked,
     benchmark,
+    check_user_variables,
     command,
+    expand_arrays,
     exports,
     folded,
-    given,
     num_nodes,
-    placed,
+    place_processes,
     runs_by_rank,
     uses,
     visible_gpus,
@@ -39,7 +47,9 @@ _ALSO = (
 _CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
 
 
-def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
+def wrapped(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
+) -> tuple[LaunchOutputFile, ...]:
     """The batch script, the files beside it, and what measures the job.
 
     Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
@@ -48,14 +58,17 @@ def wrapped(target: Target, job: Job, draft: Draft) -> tuple[File, ...]:
     if not job.is_training:
         return (batch, *draft.files, *benchmark(target, job, draft))
     steps = (
-        _batch(target, job, Draft(processes=(one,)), is_benchmark=True) for one in draft.benchmark
+        _batch(target, job, LaunchDraft(processes=(one,)), is_benchmark=True)
+        for one in draft.benchmark
     )
     return (batch, *draft.files, *steps)
 
 
-def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> File:
+def _batch(
+    target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
+) -> LaunchOutputFile:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
-    places = placed(draft.processes, job.cluster.gpus_per_node)
+    places = place_processes(draft.processes, job.cluster.gpus_per_node)
     alone = draft.processes[0].name if len(draft.processes) == 1 else "launch"
     name = f"{alone}.sbatch"
     names = [one.name for one in variables_of(draft.processes)]
@@ -76,7 +89,10 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
         "goes_on": job.is_training and not is_benchmark,
         "heading": heading(target, job, draft, draft.processes, how, also),
         # Checked before any step starts, and handed on to all of them.
-        "asked": [*asked(draft.processes), *([f"export {' '.join(names)}"] if names else [])],
+        "asked": [
+            *check_user_variables(draft.processes),
+            *([f"export {' '.join(names)}"] if names else []),
+        ],
         "master_port": MASTER_PORT,
         "addresses": _addresses(places),
         "gpus_of_copy": GPUS_OF_COPY,
@@ -88,7 +104,7 @@ def _batch(target: Target, job: Job, draft: Draft, *, is_benchmark: bool) -> Fil
     }
     text = filled("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
-    return File(name=name, text=text, meaning=meaning, start=f"sbatch {name}")
+    return LaunchOutputFile(name=name, text=text, meaning=meaning, start=f"sbatch {name}")
 
 
 def time_limit(days: float) -> str:
@@ -101,7 +117,7 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _limit(job: Job, *, is_benchmark: bool) -> tuple[float | None, str]:
+def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
     """Days that a training or some of its steps may run, and why; None where no time is known."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
@@ -114,27 +130,27 @@ def _limit(job: Job, *, is_benchmark: bool) -> tuple[float | None, str]:
     return days if math.isfinite(days) else None, why
 
 
-def _gpus_of_node(job: Job, places: Sequence[Placed]) -> int:
+def _gpus_of_node(job: LaunchJob, places: Sequence[PlacedProcess]) -> int:
     """Most GPUs that the job takes of one node."""
     return max(
         (place.gpu + place.process.gpus_per_node for place in places), default=job.gpus_per_node
     )
 
 
-def _checkpoints(job: Job) -> list[str]:
+def _checkpoints(job: LaunchJob) -> list[str]:
     interval, failures = job["checkpoint_interval_s"], job["interruptions"]
     if not job.is_training or not interval or not failures:
         return []
     lines = [
         f"{failures:.1f} interruptions are expected: save a checkpoint every "
-        f"{duration(float(interval))}, and load the latest at the start."
+        f"{format_duration(float(interval))}, and load the latest at the start."
     ]
     if spare := int(job["num_spare_gpus"] or 0):
         lines.append(f"{spare} spare GPUs are part of the prediction.")
     return lines
 
 
-def _addresses(places: Sequence[Placed]) -> list[str]:
+def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
     """How processes reach each other, where there are several."""
     if len({one.process.name for one in places}) == 1:
         return []
@@ -146,7 +162,7 @@ def _addresses(places: Sequence[Placed]) -> list[str]:
 
 
 def _function(
-    target: Target, job: Job, process: Process, places: Sequence[Placed]
+    target: LaunchTarget, job: LaunchJob, process: Process, places: Sequence[PlacedProcess]
 ) -> dict[str, Value]:
     """What runs on each node of a process."""
     by_rank = runs_by_rank(process)
@@ -162,7 +178,7 @@ def _function(
         "rank": "SLURM_NODEID" if by_rank else "SLURM_PROCID",
         "names_host": uses(process, "HOST_ADDRESS"),
         "arguments": arguments_lines(process),
-        "command": " ".join(given(process)) if by_rank else command(process),
+        "command": " ".join(expand_arrays(process)) if by_rank else command(process),
     }
 
 
@@ -170,7 +186,7 @@ def _name(process: Process) -> str:
     return "run_" + re.sub(r"\W", "_", process.name)
 
 
-def _steps(places: Sequence[Placed]) -> list[str]:
+def _steps(places: Sequence[PlacedProcess]) -> list[str]:
     """A step for each copy; the job ends with the first that does."""
     if len(places) == 1:
         return [_step(places[0], [*_place(places[0]), "srun"])]
@@ -185,12 +201,12 @@ def _steps(places: Sequence[Placed]) -> list[str]:
     return lines
 
 
-def _place(place: Placed) -> list[str]:
+def _place(place: PlacedProcess) -> list[str]:
     port = [f"PORT={place.port}"] if place.port else []
     return [*([f"COPY={place.copy}"] if place.process.copies > 1 else []), *port]
 
 
-def _step(place: Placed, words: list[str]) -> str:
+def _step(place: PlacedProcess, words: list[str]) -> str:
     process = place.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]

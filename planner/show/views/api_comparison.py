@@ -9,7 +9,7 @@ from dataclasses import replace
 from planner.base import text
 from planner.base.units import HOUR
 from planner.decide.api_comparison import ApiComparison, Offer
-from planner.show.page import BEST, GAP, TIE, Block, Cell, Title, grid, said
+from planner.show.page import BEST, GAP, TIE, Block, Cell, Title, make_lines, text_table
 from planner.show.views.told import token_costs
 
 _MOST = 6
@@ -27,20 +27,20 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
     In short the cheapest ones, the median and the dearest of those that are not old.
     """
-    words = f"{text.count(compared.input_tokens)} input"
+    words = f"{text.format_count(compared.input_tokens)} input"
     if compared.cached_tokens:
-        words += f" ({text.count(compared.cached_tokens)} cached)"
-    words += f" and {text.count(compared.output_tokens)} output tokens a request"
+        words += f" ({text.format_count(compared.cached_tokens)} cached)"
+    words += f" and {text.format_count(compared.output_tokens)} output tokens a request"
     yield Title(text=f"Self-host or API: {words}")
     for line in _of_deployment(compared):
-        yield said(line)
+        yield make_lines(line)
     if not compared.offers:
-        yield said(compared.note)
+        yield make_lines(compared.note)
         return
     shown = compared.offers if is_full else _chosen(compared)
     yield from _offers_blocks(compared, shown)
     for line in _remarks(compared, shown):
-        yield said(line)
+        yield make_lines(line)
 
 
 def _of_deployment(compared: ApiComparison) -> list[str]:
@@ -50,25 +50,27 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
     low, high = compared.cost_ends
     interval = f" ({_cents(low)} to {_cents(high)})" if math.isfinite(low) else ""
     lines = [
-        f"Self-host: {text.dollars(compared.cost_rate * HOUR)} per hour, busy or not. At full "
-        f"load, {text.significant(compared.request_rate)} requests/s, {_cents(compared.cost)}"
+        f"Self-host: {text.format_usd(compared.cost_rate * HOUR)} per hour, busy or not. At full "
+        f"load, {text.format_significant(compared.request_rate)} requests/s, "
+        f"{_cents(compared.cost)}"
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
         f"A million tokens cost {token_costs(compared.token_costs)}."
     ]
     least, most = compared.cost_rate_range
     if least < most:
-        hour = text.dollars(least * HOUR).removesuffix(" USD")
+        hour = text.format_usd(least * HOUR).removesuffix(" USD")
         cheap, dear = (_cents(rate / compared.request_rate) for rate in (least, most))
         lines.append(
             f"These GPUs are offered from {hour} to "
-            f"{text.dollars(most * HOUR)} per hour: {cheap} to {dear} USD per 1,000 requests."
+            f"{text.format_usd(most * HOUR)} per hour: {cheap} to {dear} USD per 1,000 requests."
         )
-    rate = compared.asked_rate
+    rate = compared.requested_rate
     if rate is not None and rate < compared.request_rate:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
         dearer = sum(offer.cost > cost for offer in offers)
         lines.append(
-            f"At the {text.significant(rate)} requests/s asked for {_cents(cost)} USD per 1,000 "
+            f"At the {text.format_significant(rate)} requests/s asked for {_cents(cost)} USD "
+            "per 1,000 "
             f"requests: less than {dearer} of {len(offers)} offers."
         )
     return lines
@@ -100,7 +102,7 @@ def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator
         for cheaper in [compared.cheaper(offer)]
     ]
     yield GAP
-    yield replace(grid(_HEADS, rows, words=(0, 2, 5)), is_low=True)
+    yield replace(text_table(_HEADS, rows, words=(0, 2, 5)), is_low=True)
 
 
 def _remarks(compared: ApiComparison, shown: Sequence[Offer]) -> list[str]:
@@ -149,13 +151,19 @@ def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
 def _cents(cost: float) -> str:
     """USD of a thousand requests, of which one costs so much."""
     thousand = cost * _THOUSAND
-    return f"{thousand:.3g}" if thousand < 1 else text.significant(thousand)
+    return f"{thousand:.3g}" if thousand < 1 else text.format_significant(thousand)
 
 
 def _rate(rate: float) -> str:
     if math.isnan(rate):
         return "-"
-    return "never" if math.isinf(rate) else f"{rate:.3g}" if rate < 1 else text.significant(rate)
+    return (
+        "never"
+        if math.isinf(rate)
+        else f"{rate:.3g}"
+        if rate < 1
+        else text.format_significant(rate)
+    )
 
 
 def _share(share: float) -> str:

@@ -11,21 +11,21 @@ from typing import Any, TypeAlias
 from planner.base import text
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.decide.explaining.against import ComparedPlans, Result
+from planner.decide.explaining.against import ComparedColumn, ComparedPlans
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch import MANIFEST
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 from planner.show.answers import recommended_of
-from planner.show.page import BEST, GAP, TIE, Block, Cell, Table, Title, grid, said
+from planner.show.page import BEST, GAP, TIE, Block, Cell, Table, Title, make_lines, text_table
 from planner.show.views.explanation import seen_plan
 from planner.show.views.infeasible import impossible_words
 from planner.show.views.overview import question_title
 from planner.show.views.spec_numbers import plain_fields, spec_table
-from planner.show.views.told import label, short_plan, told
+from planner.show.views.told import format_result, label, short_plan
 from planner.specs.catalogue import Catalogue
 from planner.specs.paths import SpecKind, names
-from planner.workloads.given import Said, make_request
+from planner.workloads.given import OptionNamer, make_request
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """What things that are compared are called."""
@@ -33,77 +33,82 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TERMS = 8
 
 
-def comparison_blocks(found: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
+def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
     """Which plans, in what they differ, what they reach, where their time goes, who wins."""
-    for letter, seen in zip(LETTERS, found.seens, strict=False):
+    for letter, seen in zip(LETTERS, comparison.seens, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
         words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
-        yield said(words, indent="   ")
+        yield make_lines(words, indent="   ")
         if seen.reason:
-            yield said(f"   impossible: {impossible_words(seen)}", indent="   ")
-    for name, reason in found.missing.items():
-        yield said(f"-  {name}: no plan: {reason}", indent="   ")
-    yield from _settings_blocks(found)
-    yield from _results_blocks(found)
-    yield from _parts_blocks(found, is_full=is_full)
-    for line in verdicts(found):
-        yield said(line)
+            yield make_lines(f"   impossible: {impossible_words(seen)}", indent="   ")
+    for name, reason in comparison.missing.items():
+        yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
+    yield from _settings_blocks(comparison)
+    yield from _results_blocks(comparison)
+    yield from _parts_blocks(comparison, is_full=is_full)
+    for line in verdicts(comparison):
+        yield make_lines(line)
 
 
-def verdicts(found: ComparedPlans) -> list[str]:
+def verdicts(comparison: ComparedPlans) -> list[str]:
     """Who wins where, and what published runs do not tell apart, in sentences."""
     lines = []
-    for at, columns in found.wins.items():
-        lines.append(f"{LETTERS[at]} is best in {text.listed([label(name) for name in columns])}.")
+    for at, columns in comparison.wins.items():
+        lines.append(
+            f"{LETTERS[at]} is best in {text.join_words([label(name) for name in columns])}."
+        )
     tied: dict[tuple[int, ...], list[str]] = {}
-    for result in found.results:
+    for result in comparison.results:
         if result.ties:
             tied.setdefault((result.best, *result.ties), []).append(result.name)
     for group, columns in tied.items():
-        factor = max(found.tie_factor(group[0], at) for at in group[1:])
-        others = text.listed([LETTERS[at] for at in sorted(group)])
+        factor = max(comparison.tie_factor(group[0], at) for at in group[1:])
+        others = text.join_words([LETTERS[at] for at in sorted(group)])
         lines.append(
             f"{others} are tied within x{factor:.2f} in "
-            f"{text.listed([label(name) for name in columns])}."
+            f"{text.join_words([label(name) for name in columns])}."
         )
     return lines or ["They do not differ."]
 
 
-def _settings_blocks(found: ComparedPlans) -> Iterator[Block]:
-    if not found.settings:
+def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    if not comparison.settings:
         return
     yield GAP
     rows = [
-        (name.replace("_", " "), *("-" if value is None else text.value(value) for value in values))
-        for name, values in found.settings.items()
+        (
+            name.replace("_", " "),
+            *("-" if value is None else text.format_parameter(value) for value in values),
+        )
+        for name, values in comparison.settings.items()
     ]
-    yield _table(found, "differs", rows, has_words=True)
+    yield _table(comparison, "differs", rows, has_words=True)
 
 
-def _results_blocks(found: ComparedPlans) -> Iterator[Block]:
-    if not found.results:
+def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    if not comparison.results:
         return
     yield GAP
     rows = [
         (label(result.name), *(_cell(result, at) for at in range(len(result.values))))
-        for result in found.results
+        for result in comparison.results
     ]
-    yield _table(found, "predicted", rows, has_words=True)
+    yield _table(comparison, "predicted", rows, has_words=True)
     marks = ["* best"]
-    if any(result.ties for result in found.results):
+    if any(result.ties for result in comparison.results):
         marks.append("= tied with it")
-    yield said(f"{'; '.join(marks)}; in brackets: 90 % interval")
+    yield make_lines(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
 
-def _cell(one: Result, at: int) -> Cell:
+def _cell(one: ComparedColumn, at: int) -> Cell:
     sign, mark = ("*", BEST) if at == one.best else ("=", TIE) if at in one.ties else ("", "")
-    return Cell(text=f"{sign}{told(one.name, one.values[at], one.ends[at])}", mark=mark)
+    return Cell(text=f"{sign}{format_result(one.name, one.values[at], one.ends[at])}", mark=mark)
 
 
-def _parts_blocks(found: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
+def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
     """Where times and memories differ, in ms and GiB."""
-    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in found.times.items()}
-    for title, (parts, scale) in {**titles, "Memory, GiB": (found.memory, 1.0)}.items():
+    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
+    for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
         shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
         if not shown:
             continue
@@ -113,19 +118,19 @@ def _parts_blocks(found: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
             for name, values in shown
             if len({*(cells := [f"{scale * v:,.2f}" if v else "-" for v in values])}) > 1
         ]
-        yield _table(found, "part", rows)
+        yield _table(comparison, "part", rows)
 
 
 def _table(
-    found: ComparedPlans, title: str, rows: Sequence[Sequence[Any]], *, has_words: bool = False
+    comparison: ComparedPlans, title: str, rows: Sequence[Sequence[Any]], *, has_words: bool = False
 ) -> Table:
-    heads = (title, *LETTERS[: len(found.seens)])
-    return grid(heads, rows, words=range(len(heads) * has_words or 1))
+    heads = (title, *LETTERS[: len(comparison.seens)])
+    return text_table(heads, rows, words=range(len(heads) * has_words or 1))
 
 
-def comparison_dict(found: ComparedPlans) -> dict[str, object]:
+def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
     """The comparison as JSON takes it, its sentences among it."""
-    return {**ComparedPlans.to_dict(found), "sentences": verdicts(found)}
+    return {**ComparedPlans.to_dict(comparison), "sentences": verdicts(comparison)}
 
 
 _WORDS = ("notes", "aliases", "sources", "name", "source", "description")
@@ -137,7 +142,7 @@ _SHORT = 24
 
 
 def compared_specs(
-    things: Sequence[Thing], specs: Path | None
+    things: Sequence[ComparedThing], specs: Path | None
 ) -> dict[str, dict[str, list[object]]]:
     """By spec the numbers that differ, with the value of each thing; None where it has none."""
     if things[0].kind != FOLDER:
@@ -154,16 +159,16 @@ def compared_specs(
 
 
 def specs_blocks(
-    things: Sequence[Thing],
+    things: Sequence[ComparedThing],
     found: Mapping[str, Mapping[str, Sequence[object]]],
     *,
     is_full: bool = False,
 ) -> Iterator[Block]:
     """A table for each spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
-        yield said(f"{letter}  {thing.text}", indent="   ")
+        yield make_lines(f"{letter}  {thing.text}", indent="   ")
     if not any(found.values()):
-        yield said("They do not differ.")
+        yield make_lines("They do not differ.")
     for title, numbers in found.items():
         most = _FULL if is_full else _SHORT
         yield Title(text=title)
@@ -171,9 +176,9 @@ def specs_blocks(
             (name, *("-" if value is None else str(value) for value in values))
             for name, values in [*numbers.items()][:most]
         ]
-        yield grid(("differs", *LETTERS[: len(things)]), rows)
+        yield text_table(("differs", *LETTERS[: len(things)]), rows)
         if len(numbers) > most:
-            yield said(f"and {len(numbers) - most} more: --full")
+            yield make_lines(f"and {len(numbers) - most} more: --full")
 
 
 def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
@@ -203,14 +208,14 @@ def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[
     if kind is SpecKind.MODELS:
         model = catalogue.load_model(name)
         counted = count_parameters(model)
-        yield "parameters", text.large(counted.total)
-        yield "active parameters", text.large(counted.active)
-        yield from ((field, text.value(value)) for field, value in plain_fields(model))
+        yield "parameters", text.format_large(counted.total)
+        yield "active parameters", text.format_large(counted.active)
+        yield from ((field, text.format_parameter(value)) for field, value in plain_fields(model))
         for number, group in enumerate(model.layer_groups, start=1):
             blocks = [part for part in (group, *group.mixers, group.feed_forward) if part]
             for block in blocks:
                 for field, value in plain_fields(block):
-                    yield f"layers {number}: {field}", text.value(value)
+                    yield f"layers {number}: {field}", text.format_parameter(value)
         return
     path = catalogue.find(kind, name)
     table, _ = spec_table(kind, path, catalogue)
@@ -254,7 +259,7 @@ _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 
 @record(kw_only=True)
-class Thing:
+class ComparedThing:
     """One of the things that are compared: a ``plan``, the name of a spec, or ``specs``."""
 
     text: str
@@ -268,7 +273,7 @@ class Thing:
         return self.kind.removesuffix("s")
 
 
-def things_of(texts: Sequence[str], specs: Path | None) -> list[Thing]:
+def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
     """What is named, all of it of one kind.
 
     Raises SpecError or SearchSpaceError if something is no file and no name that is known, there
@@ -295,9 +300,12 @@ def file_and_row(text: str) -> tuple[Path, int | None]:
 
 
 def compared_plans(
-    things: Sequence[Thing], asked: Mapping[str, object], read: Reading, said: Said = str
+    things: Sequence[ComparedThing],
+    answers: Mapping[str, object],
+    read: Reading,
+    option_name: OptionNamer = str,
 ) -> ComparedPlans:
-    """The plan of each thing beside those of the others; ``asked`` as `make_request` takes it.
+    """The plan of each thing beside those of the others; ``answers`` as `make_request` takes it.
 
     ``read`` gives the request of a file or folder, and of a row of it.
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
@@ -308,7 +316,7 @@ def compared_plans(
     missing: dict[str, str] = {}
     for thing in things:
         try:
-            requests[thing.text] = _request(thing, asked, read, said)
+            requests[thing.text] = _request(thing, answers, read, option_name)
         except InfeasibleError as error:
             missing[thing.text] = str(error)
     kinds = {request.workload for request in requests.values()}
@@ -322,24 +330,26 @@ def compared_plans(
     return ComparedPlans(seens=seens, missing=missing)
 
 
-def has_question(things: Sequence[Thing], asked: Mapping[str, object]) -> bool:
+def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
     """Whether plans are compared: files hold them, names and folders need a question."""
     kind = things[0].kind
-    counted = any(asked.get(name) is not None for name in ("num_gpus", "request_rate"))
-    return kind == PLAN or (asked.get("model") is not None) or (kind == SpecKind.MODELS and counted)
+    counted = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
+    return (
+        kind == PLAN or (answers.get("model") is not None) or (kind == SpecKind.MODELS and counted)
+    )
 
 
-def _thing(text: str, specs: Path | None) -> Thing:
+def _thing(text: str, specs: Path | None) -> ComparedThing:
     path, row = file_and_row(text)
     if os.path.isdir(path):
         is_ours = any(os.path.isfile(path / name) for name in (MANIFEST, _PLAN_OF_SWEEP))
-        return Thing(text=text, kind=PLAN if is_ours else FOLDER, path=path, row=row)
+        return ComparedThing(text=text, kind=PLAN if is_ours else FOLDER, path=path, row=row)
     if os.path.isfile(path):
-        return Thing(text=text, kind=PLAN, path=path, row=row)
+        return ComparedThing(text=text, kind=PLAN, path=path, row=row)
     if text == SHIPPED:
-        return Thing(text=text, kind=FOLDER)
+        return ComparedThing(text=text, kind=FOLDER)
     for kind in kinds_named(text, specs):
-        return Thing(text=text, kind=kind)
+        return ComparedThing(text=text, kind=kind)
     kinds = ", ".join(kind.singular for kind in _NAMED)
     raise SpecError(
         f"{text} is no file, no folder and no {kinds}: `planner specs list gpus` has the names."
@@ -357,9 +367,11 @@ def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
         yield kind
 
 
-def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) -> Request:
+def _request(
+    thing: ComparedThing, answers: Mapping[str, Any], read: Reading, option_name: OptionNamer
+) -> Request:
     """The request of the one plan of a thing."""
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in answers.items() if value is not None}
     if thing.kind == PLAN:
         changes = {name: value for name, value in given.items() if name not in _OF_ALL}
         path = thing.path
@@ -371,8 +383,10 @@ def _request(thing: Thing, asked: Mapping[str, Any], read: Reading, said: Said) 
             {**changes, **given.get("settings", {})},
         )
     if thing.kind == FOLDER:
-        return recommended_of(make_request({**given, "specs": thing.path}, said=said)).request()
+        return recommended_of(
+            make_request({**given, "specs": thing.path}, option_name=option_name)
+        ).request()
     if thing.kind == SpecKind.ENGINES and "workload" not in given:
         given["workload"] = "serve"
-    request = make_request({**given, thing.question: thing.text}, said=said)
+    request = make_request({**given, thing.question: thing.text}, option_name=option_name)
     return recommended_of(request).request()

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.decide.open_facts import moving_facts
+from planner.decide.open_facts import sensitive_assumptions
 from planner.optimize.source import Candidates
 from planner.question.terms import term_of_column
-from planner.show.page import Block, Pairs, Title, said
-from planner.show.views.sure import open_lines, sure_pairs, unnamed_lines
+from planner.show.page import Block, KeyValues, Title, make_lines
+from planner.show.views.sure import assumption_lines, sure_pairs, unnamed_lines
 from planner.show.views.told import host_words, memory_table, number_of
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
@@ -21,12 +21,12 @@ from planner.workloads.plan import Plan
 if TYPE_CHECKING:
     from planner.estimators.timeline.placed import Timeline
 
-Own = TypeVar("Own", bound=Candidates)
+ResultT = TypeVar("ResultT", bound=Candidates)
 """The configurations of a workload."""
 
 
 @record(kw_only=True)
-class Details(Generic[Own]):
+class Details(Generic[ResultT]):
     """The part of a report that only one workload has.
 
     ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
@@ -37,13 +37,13 @@ class Details(Generic[Own]):
     and a search does not.
     """
 
-    memory_and_speed: Callable[[Plan, Own], Iterable[Block]]
+    memory_and_speed: Callable[[Plan, ResultT], Iterable[Block]]
     more: Callable[[Plan, Evaluation], Iterable[Block]]
     operators: Callable[[Evaluation], Sequence[Mapping[str, object]]]
-    times: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
-    timelines: Callable[[Own], Sequence[Timeline]] = lambda _: ()
-    memory: Callable[[Own], Mapping[str, Mapping[str, float]]] = lambda _: {}
-    distributions: Callable[[Own], Mapping[str, Sequence[object]]] | None = None
+    times: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[ResultT], Sequence[Timeline]] = lambda _: ()
+    memory: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    distributions: Callable[[ResultT], Mapping[str, Sequence[object]]] | None = None
     to_see: str = "To see it in full"
 
 
@@ -79,12 +79,12 @@ def by_module(
     return [{"operator": own, **found} for own, found in sums.items()]
 
 
-def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Where 90 % of published runs like the first row would be, if any, and what is open."""
     row = candidates.row
-    sure = candidates.source.confidence(number_in(row, "num_gpus"))
-    facts = moving_facts(plan, candidates)
-    lines = open_lines(plan, facts)
+    sure = candidates.source.confidence(number_of_row(row, "num_gpus"))
+    facts = sensitive_assumptions(plan, candidates)
+    lines = assumption_lines(plan, facts)
     if sure is not None or lines:
         yield Title(text="How sure")
     if sure is not None:
@@ -92,10 +92,10 @@ def sure_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         pairs = sure_pairs(row, sure, capacity)
         if on_host := host_words(row, candidates.source.setting.machine):
             pairs["host memory"] = on_host
-        yield Pairs(pairs=pairs)
+        yield KeyValues(pairs=pairs)
         lines = [*unnamed_lines(candidates.source.gpu), *lines]
     for line in lines:
-        yield said(line)
+        yield make_lines(line)
 
 
 def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
@@ -118,8 +118,8 @@ def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
         and (term := term_of_column(name)) is not None
         and "result" in term.kind
     }
-    yield Pairs(pairs=pairs)
-    yield from sure_blocks(plan, candidates)
+    yield KeyValues(pairs=pairs)
+    yield from uncertainty_blocks(plan, candidates)
 
 
 PLAIN = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())

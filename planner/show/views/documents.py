@@ -10,11 +10,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from planner.base.cells import number_in
-from planner.base.files import written_whole
+from planner.base.cells import number_of_row
+from planner.base.files import write_atomically
 from planner.base.version import __version__
-from planner.decide.open_facts import moving_facts
-from planner.optimize.collector import full_rows, known_value
+from planner.decide.open_facts import sensitive_assumptions
+from planner.optimize.collector import full_rows, value_or_none
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import Comparison, SearchResult
 from planner.optimize.source import Candidates
@@ -24,7 +24,7 @@ from planner.show.views.load import load_line
 from planner.show.views.overview import question_lines
 from planner.show.views.rows import RowFiles, plain_value, result_blocks
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import PinnedPlan, asked_of
+from planner.workloads.pinned import SavedPlan, single_answers
 from planner.workloads.plan import Plan
 
 
@@ -44,7 +44,7 @@ def write_document(path: Path | None, manifest: Mapping[str, object], **parts: o
     """
     if path is None:
         return
-    with written_whole(path) as file:
+    with write_atomically(path) as file:
         file.write(document_text(manifest, **parts))
 
 
@@ -71,15 +71,15 @@ def finish_search(
     best, chosen = result.recommended, dict[str, object]()
     if files.has_object and best is not None and (fastest := result.fastest) is not None:
         chosen = {
-            "recommended": PinnedPlan.of(plan, best.row).to_dict(),
+            "recommended": SavedPlan.of(plan, best.row).to_dict(),
             "recommended_row": _row(plan, best),
             "recommended_limits": _limits(plan, best),
             "recommended_load": load_line(plan, best),
-            "recommended_sure": {**_sureness(plan, best), "regret": known_value(result.regret)},
+            "recommended_sure": {**_sureness(plan, best), "regret": value_or_none(result.regret)},
             "open_facts": _open_facts(plan, best),
             "proven_row": _row(plan, result.proven),
             "tied_row": _row(plan, result.better_tied),
-            "fastest": PinnedPlan.of(plan, fastest.row).to_dict(),
+            "fastest": SavedPlan.of(plan, fastest.row).to_dict(),
             "fastest_row": _row(plan, fastest),
             "comparisons": {
                 axis: _compared(plan, result, comparison)
@@ -99,14 +99,14 @@ def finish_search(
 
 def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
     """The facts that a plan assumes and that move it."""
-    return [fact.to_dict() for fact in moving_facts(plan, candidates)]
+    return [fact.to_dict() for fact in sensitive_assumptions(plan, candidates)]
 
 
 def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Which published runs the intervals of a plan are of, and the factor within which they do
     not tell layouts apart; empty without any.
     """
-    sure = candidates.source.confidence(number_in(candidates.row, "num_gpus"))
+    sure = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
     if sure is None:
         return {}
     factor = float(sure.layout) if plan.problem.has_ties else 1.0
@@ -129,7 +129,7 @@ def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[st
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
     together = zip(compared.losses, rows, strict=True)
     return {
-        "rows": [{"loss": known_value(loss), **row} for loss, row in together],
+        "rows": [{"loss": value_or_none(loss), **row} for loss, row in together],
         "without_plan": {str(value): why for value, why in compared.without_plan.items()},
     }
 
@@ -142,20 +142,20 @@ def object_text(add: Callable[[RowFiles], None]) -> str:
 
 
 def add_estimate(
-    files: RowFiles, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
+    files: RowFiles, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
 ) -> None:
     """The row of one configuration, the time by operator, and what there is ``more``."""
-    files.add(result_blocks(plan, found.table()))
+    files.add(result_blocks(plan, evaluation.table()))
     details = details_of(plan)
     if details.distributions is not None:
-        more["latency_distribution"] = details.distributions(found.candidates)
+        more["latency_distribution"] = details.distributions(evaluation.candidates)
     files.finish(
         plan_manifest(plan, command),
-        operators=details.operators(found),
-        open_facts=_open_facts(plan, found.candidates),
-        sure=_sureness(plan, found.candidates),
-        limits=_limits(plan, found.candidates),
-        load=load_line(plan, found.candidates),
+        operators=details.operators(evaluation),
+        open_facts=_open_facts(plan, evaluation.candidates),
+        sure=_sureness(plan, evaluation.candidates),
+        limits=_limits(plan, evaluation.candidates),
+        load=load_line(plan, evaluation.candidates),
         **more,
     )
 
@@ -167,8 +167,8 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
     """
     if candidates is None:
         return
-    pinned = PinnedPlan.of(plan, candidates.row)
-    with written_whole(path) as file:
+    pinned = SavedPlan.of(plan, candidates.row)
+    with write_atomically(path) as file:
         file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
 
 
@@ -178,7 +178,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, obj
         **command_manifest(command),
         "workload": request.workload,
         "model": request.model,
-        "answers": asked_of(request),
+        "answers": single_answers(request),
         "confidence": request.confidence,
         "constraints": dict(request.constraints),
     }
@@ -192,7 +192,7 @@ def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
         "workload": plan.workload.name,
         "model": problem.setting.model.name,
         "question": question_lines(plan),
-        "answers": asked_of(plan.request),
+        "answers": single_answers(plan.request),
         "words": {name: dict(words) for name, words in plan.words.items()},
         "specs": dict(plan.digests),
         "defaults": dict(plan.defaults),

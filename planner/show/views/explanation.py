@@ -9,25 +9,36 @@ from typing import Any
 import numpy as np
 
 from planner.base import text
-from planner.base.cells import number
+from planner.base.cells import number_or_nan
 from planner.base.units import GIB
-from planner.decide.explaining.against import Difference, Seen, Term
+from planner.decide.explaining.against import Difference, PartDifference, PredictedPlan
 from planner.decide.explaining.explanation import MEMORY, Explanation
 from planner.decide.explaining.operators import KINDS, OperatorTimes, work_dict
 from planner.decide.explaining.steps import (
     FORMULAS,
     ExplainedPart,
     ExplainedStep,
-    Sources,
-    keys_of,
-    quantity,
-    seconds,
+    SpecSources,
+    format_quantity,
+    format_seconds,
+    spec_numbers,
 )
-from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, change
+from planner.decide.explaining.what_if import SOFTWARE, Sensitivity, relative_change
 from planner.errors import InfeasibleError
 from planner.question.request import Request
 from planner.question.terms import columns_about, glossary, is_of_answers, term_of_column
-from planner.show.page import BAD, GAP, TOTAL, Block, Column, Table, Title, fitted, grid, said
+from planner.show.page import (
+    BAD,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+    text_table,
+)
 from planner.show.views.documents import command_manifest
 from planner.show.views.front import of_objective
 from planner.show.views.infeasible import impossible_words, infeasible_message
@@ -36,8 +47,8 @@ from planner.show.views.money import charged_whole_line
 from planner.show.views.overview import question_title
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.sure import other_formats, range_words
-from planner.show.views.told import host_words, label, paged_words, share, short_plan, told
-from planner.workloads.plan import evaluated, one_configuration, result_of
+from planner.show.views.told import format_result, host_words, label, paged_words, share, short_plan
+from planner.workloads.plan import evaluate, make_single_plan, result_of
 
 _LONGEST = 10
 _ASSUMED = 3
@@ -46,8 +57,8 @@ HEADS = ("10 % change of", "affects", "worse", "better")
 LEAST = 5e-4
 """Changes below this share are not told."""
 
-_TELLING = 2e-3
-_ASKED = (SOFTWARE, "question")
+_MIN_SHOWN_CHANGE = 2e-3
+_QUESTION_FACTS = (SOFTWARE, "question")
 _FACTS = 7
 _OPTIONS = ("10 % worse", "10 % better")
 _MOST = 4
@@ -64,7 +75,7 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
     yield from _answer_blocks(explained)
     if explained.difference is not None:
         yield Title(text="Against the other plan")
-        yield from map(said, against_lines(explained.difference, is_full=is_full))
+        yield from map(make_lines, against_lines(explained.difference, is_full=is_full))
         if is_full and not explained.difference.other.reason:
             yield from _terms_blocks(explained.difference)
     if explained.difference is None or is_full:
@@ -79,59 +90,60 @@ def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iter
         yield from _sources_blocks(explained)
     else:
         yield GAP
-        yield said("Formulas, sources and the rest: --full, --json FILE.")
+        yield make_lines("Formulas, sources and the rest: --full, --json FILE.")
 
 
 def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     plan, row = explained.plan, explained.row
-    yield said(question_title(plan), mark=TOTAL, indent="")
-    yield said(short_plan(plan, row))
-    if line := load_line(plan, explained.found.candidates):
-        yield said(line)
+    yield make_lines(question_title(plan), mark=TOTAL, indent="")
+    yield make_lines(short_plan(plan, row))
+    if line := load_line(plan, explained.evaluation.candidates):
+        yield make_lines(line)
     ends = explained.seen.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
-        if is_of_answers(name) and number(row[name]) != number(row[name]):
+        if is_of_answers(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
             continue  # nothing is generated
-        words = f"{label(name)} {told(name, row[name], ends.get(name))}"
+        words = f"{label(name)} {format_result(name, row[name], ends.get(name))}"
         term = term_of_column(name)
         is_low = term is not None and (term.better == "low" or term.type == "second")
-        peak, mine = number(bound.get(name)), number(row[name])
+        peak, mine = number_or_nan(bound.get(name)), number_or_nan(row[name])
         # A queue may be longer where what comes after it is faster.
         if peak < mine if is_low else peak > mine:
-            words += f"; roofline {told(name, bound[name])}"
-        yield said(words)
+            words += f"; roofline {format_result(name, bound[name])}"
+        yield make_lines(words)
 
 
 def _step_blocks(
     step: ExplainedStep, most: int, software: str, *, is_full: bool
 ) -> Iterator[Block]:
     name = "a step" if step.name == "step" else f"a {step.name} step"
-    yield Title(text=f"Time of {name}: {seconds(step.seconds)}")
+    yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
     shares = [
         f"{kind} {share(time / step.seconds)}"
         for kind, time in step.bounds.items()
         if is_full or time >= _LARGE * step.seconds
     ]
-    yield said(f"Bound by {', '.join(shares)}")
+    yield make_lines(f"Bound by {', '.join(shares)}")
     shown = step.parts if is_full else step.parts[:most]
     yield _parts_table(step, shown)
     rest = [part.part.seconds for part in step.parts[len(shown) :]]
     if rest:
-        yield said(f"and {len(rest)} more: {seconds(sum(rest))}")
+        yield make_lines(f"and {len(rest)} more: {format_seconds(sum(rest))}")
     for part in shown:
         if part.part.done and part.of_roofline >= _BEYOND:
-            yield said(_beyond_line(part, step.software or software))
+            yield make_lines(_beyond_line(part, step.software or software))
     if is_full:
         yield Title(text="How these times are computed")
         for part in step.parts:
             terms = [
-                f"{n.replace('_', ' ')} {seconds(time)}" for n, time in part.part.terms.items()
+                f"{n.replace('_', ' ')} {format_seconds(time)}"
+                for n, time in part.part.terms.items()
             ]
             among = f" ({', '.join(terms)})" if len(terms) > 1 else ""
-            yield said(f"{part.title}: {seconds(part.part.seconds)}{among}")
+            yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{among}")
             for line in _work_lines(part):
-                yield said(f"  {line}", indent="    ")
+                yield make_lines(f"  {line}", indent="    ")
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
@@ -155,7 +167,7 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
     rows = [
         (
             part.title,
-            seconds(part.part.seconds),
+            format_seconds(part.part.seconds),
             f"{100 * part.part.seconds / step.seconds:.1f}",
             part.bound,
             f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
@@ -163,7 +175,7 @@ def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
         for part in shown
     ]
     heads = ("longest parts", "time", "%", "bound by", "of roofline")
-    return grid(heads, rows, words=(0, 3), late=(2, 4))
+    return text_table(heads, rows, words=(0, 3), late=(2, 4))
 
 
 def _work_lines(part: ExplainedPart) -> Iterator[str]:
@@ -172,12 +184,12 @@ def _work_lines(part: ExplainedPart) -> Iterator[str]:
     for done in part.part.done:
         formula = FORMULAS[done.work.formula]
         times = f"{done.times:,.3g}" if done.times < 1000 else f"{done.times:,.0f}"
-        yield f"{times} x {seconds(done.once)} {formula.title}: {formula.words(done)}"
+        yield f"{times} x {format_seconds(done.once)} {formula.title}: {formula.words(done)}"
 
 
 def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
-    peak = number(explained.row["peak_memory_gib"])
+    peak = number_or_nan(explained.row["peak_memory_gib"])
     yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
     parts = [
         f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
@@ -185,19 +197,19 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
         if amount / peak > (LEAST if is_full else _LARGE)
     ]
     row = explained.row
-    phases = {name: number(row.get(name, 0.0)) for name in columns_about("memory_phase")}
+    phases = {name: number_or_nan(row.get(name, 0.0)) for name in columns_about("memory_phase")}
     by_phase = sorted(phases.items(), key=lambda item: -item[1])
     parts += [
         f"{name.removesuffix('_memory_gib').replace('_', ' ')} {amount:,.1f}"
         for name, amount in by_phase
         if amount
     ]
-    yield said(", ".join(parts))
+    yield make_lines(", ".join(parts))
     plan = explained.plan
     if on_host := host_words(row, plan.source_of(row).setting.machine):
-        yield said(f"in host memory {on_host}")
+        yield make_lines(f"in host memory {on_host}")
     if moved := paged_words(row):
-        yield said(f"paged {moved}")
+        yield make_lines(f"paged {moved}")
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
@@ -210,39 +222,39 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
         others = other_formats(facts[one.name]) if one.name in facts else []
         what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
         moves = f"{one.name} ({what}): {range_words(one.column, one.low, one.high)}"
-        yield said("; ".join([moves, *others]))
+        yield make_lines("; ".join([moves, *others]))
     if not is_full and len(found) > _ASSUMED:
-        yield said(f"and {len(found) - _ASSUMED} more")
+        yield make_lines(f"and {len(found) - _ASSUMED} more")
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     """The numbers of specs that times rest on, each with its source; what formulas cite."""
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
-    for key, source in keys_of(explained.steps, Sources(explained.plan)).items():
+    for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
         by_source.setdefault(source or "no source given", []).append(key)
     for source, keys in by_source.items():
-        yield said(f"{', '.join(keys)}: {source}")
+        yield make_lines(f"{', '.join(keys)}: {source}")
     yield Title(text="Formulas")
     parts = (part.part for step in explained.steps for part in step.parts)
     for name in dict.fromkeys(done.work.formula for part in parts for done in part.done):
         formula = FORMULAS[name]
         cited = f"; {' '.join(formula.references)}" if formula.references else ""
-        yield said(f"{formula.title}: {formula.place}{cited}")
+        yield make_lines(f"{formula.title}: {formula.place}{cited}")
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
     yield Title(text="What if (each one predicted again)")
-    yield grid(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
+    yield text_table(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
-        yield said(line, most=9 if is_full else 2)
+        yield make_lines(line, most=9 if is_full else 2)
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
     """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
     own, columns = explained.row, explained.columns
-    facts = [one for one in explained.sensitivities if one.group not in _ASKED]
+    facts = [one for one in explained.sensitivities if one.group not in _QUESTION_FACTS]
     moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
     moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
     shown = (
@@ -251,7 +263,7 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
         else [
             one
             for one in moving
-            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _TELLING
+            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _MIN_SHOWN_CHANGE
         ][:_FACTS]
     )
     for one in shown:
@@ -264,7 +276,7 @@ def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str
 def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
     """Lines of other numbers of nodes and other lengths."""
     for sensitivity in explained.sensitivities:
-        if sensitivity.group in _ASKED:
+        if sensitivity.group in _QUESTION_FACTS:
             yield from _question_lines(explained, sensitivity, is_full=is_full)
 
 
@@ -279,14 +291,14 @@ def signed(moved: float) -> str:
     return f"{100 * moved:+.1f} %" if abs(moved) < 0.0995 else f"{100 * moved:+,.0f} %"
 
 
-def _sorted_by(explained: Explanation, one: Sensitivity) -> tuple[str, ...]:
+def _sorted_by(explained: Explanation, sensitivity: Sensitivity) -> tuple[str, ...]:
     """The column that a change is told in, if that is no memory."""
-    told_in = _told_columns(explained, one, is_full=False)
+    told_in = _told_columns(explained, sensitivity, is_full=False)
     return tuple(name for name in told_in if name not in MEMORY)
 
 
-def _fails(one: Sensitivity) -> bool:
-    return any(outcome.row is None for outcome in one.outcomes.values())
+def _fails(sensitivity: Sensitivity) -> bool:
+    return any(outcome.row is None for outcome in sensitivity.outcomes.values())
 
 
 def _goal(explained: Explanation) -> str:
@@ -295,9 +307,11 @@ def _goal(explained: Explanation) -> str:
     return of_objective(explained.plan, goal, explained.row)
 
 
-def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) -> list[str]:
+def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
     """The columns in which a change is told: all that it moves, or the first of what is asked."""
-    moved = [name for name in explained.columns if one.moved(explained.row, (name,)) >= LEAST]
+    moved = [
+        name for name in explained.columns if sensitivity.moved(explained.row, (name,)) >= LEAST
+    ]
     goal = _goal(explained)
     if is_full:
         return moved or [goal]
@@ -305,41 +319,43 @@ def _told_columns(explained: Explanation, one: Sensitivity, *, is_full: bool) ->
 
 
 def _change(row: Mapping[str, object], own: Mapping[str, object], column: str) -> str:
-    moved = change(row[column], own[column])
+    moved = relative_change(row[column], own[column])
     return "-" if moved is None else signed(moved)
 
 
-def _question_lines(explained: Explanation, one: Sensitivity, *, is_full: bool) -> Iterator[str]:
+def _question_lines(
+    explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
+) -> Iterator[str]:
     """A line for each other answer: what it moves, in short the most telling columns alone."""
     costs = [name for name in explained.columns if "cost" in name]
-    more = MEMORY if one.group == SOFTWARE else ()
+    more = MEMORY if sensitivity.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
     impossible: dict[str, list[str]] = {}
-    for words, outcome in one.outcomes.items():
+    for words, outcome in sensitivity.outcomes.items():
         if outcome.row is None:
             impossible.setdefault(outcome.reason, []).append(words)
     for reason, several in impossible.items():
         yield f"{', '.join(several)}: impossible: {reason}"
-    for words, outcome in one.outcomes.items():
+    for words, outcome in sensitivity.outcomes.items():
         row = outcome.row
         if row is None:
             continue
         moved = [
             name
             for name in (explained.columns if is_full else shown)
-            if abs(change(row[name], explained.row[name]) or 0.0) >= LEAST
+            if abs(relative_change(row[name], explained.row[name]) or 0.0) >= LEAST
         ]
         changes = []
         for name in moved:
             share_of = _change(row, explained.row, name)
-            value = f"{told(name, row[name])} ({share_of})" if is_full else share_of
+            value = f"{format_result(name, row[name])} ({share_of})" if is_full else share_of
             changes.append(f"{label(name)} {value}")
         yield f"{words}: {', '.join(changes) or 'no change of these'}"
-    if one.name == "contract" and is_full:
-        asked = explained.plan.problem.sources[0].asked
+    if sensitivity.name == "contract" and is_full:
+        asked = explained.plan.problem.sources[0].question_columns
         rows = {
             words.removeprefix("contract "): {**asked, **outcome.row}
-            for words, outcome in one.outcomes.items()
+            for words, outcome in sensitivity.outcomes.items()
             if outcome.row is not None
         }
         yield from filter(None, [charged_whole_line(rows)])
@@ -363,10 +379,10 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
         return
     yield from _results(difference, is_full=is_full)
     for name, terms in difference.times.items():
-        whole = difference.one.steps[name].seconds
+        whole = difference.first.steps[name].seconds
         step = "step" if name == "step" else f"{name} step"
-        yield from _gains(f"Of the {step}'s time", terms, whole, seconds)
-    whole = number(difference.one.row[_PEAK])
+        yield from _gains(f"Of the {step}'s time", terms, whole, format_seconds)
+    whole = number_or_nan(difference.first.row[_PEAK])
     yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
 
 
@@ -376,16 +392,17 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         term
         for term in difference.results
         if (is_full or term.name in first or "cost" in term.name or term.name == _PEAK)
-        and change(term.other, term.one)  # None where one is unknown
-        and told(term.name, term.other) != told(term.name, term.one)
+        and relative_change(term.other, term.first)  # None where one is unknown
+        and format_result(term.name, term.other) != format_result(term.name, term.first)
     ]
     for term in moved:
         named, known, verdict = label(term.name), term_of_column(term.name), ""
         if known is not None and known.better and term.gain:
             verdict = ", better" if term.gain * known.sign < 0 else ", worse"
         yield (
-            f"{named[0].upper()}{named[1:]} {told(term.name, term.other, term.ends[1])} instead of "
-            f"{told(term.name, term.one, term.ends[0])} ({_signed(term)}{verdict})."
+            f"{named[0].upper()}{named[1:]} "
+            f"{format_result(term.name, term.other, term.ends[1])} instead of "
+            f"{format_result(term.name, term.first, term.ends[0])} ({_signed(term)}{verdict})."
         )
     if moved and difference.is_tie:
         yield (
@@ -394,12 +411,14 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         )
 
 
-def _gains(whole_words: str, terms: Sequence[Term], whole: float, words: Any) -> Iterator[str]:
+def _gains(
+    whole_words: str, terms: Sequence[PartDifference], total: float, words: Any
+) -> Iterator[str]:
     for verb, sign in (("loses", 1), ("gains", -1)):
-        found = [term for term in terms if sign * term.gain > _LEAST * whole]
+        found = [term for term in terms if sign * term.gain > _LEAST * total]
         listed = [
             f"{term.name.replace('_', ' ')} {words(abs(term.gain))} "
-            f"({' to '.join(words(value) if value else '0' for value in (term.one, term.other))})"
+            f"({' to '.join(words(value) if value else '0' for value in (term.first, term.other))})"
             for term in found[:_MOST]
         ]
         if listed:
@@ -414,23 +433,23 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
         rows = [
             (
                 term.name.replace("_", " "),
-                *(f"{scale * value:,.3f}" for value in (term.one, term.other)),
+                *(f"{scale * value:,.3f}" for value in (term.first, term.other)),
                 f"{scale * term.gain:+,.3f}",
             )
             for term in terms
         ]
         yield GAP
         marks = [BAD if term.gain > 0 else "" for term in terms]
-        yield grid((title, "this", "other", "change"), rows, marked=marks)
+        yield text_table((title, "this", "other", "change"), rows, marked=marks)
 
 
-def _signed(term: Term) -> str:
-    moved = change(term.other, term.one)
+def _signed(term: PartDifference) -> str:
+    moved = relative_change(term.other, term.first)
     return "-" if moved is None else f"{100 * moved:+.1f} %"
 
 
 def _word(value: object) -> str:
-    return "none" if value is None else text.value(value)
+    return "none" if value is None else text.format_parameter(value)
 
 
 def explained_plan(
@@ -442,18 +461,18 @@ def explained_plan(
     several configurations.
     Raises InfeasibleError if the plan does not fit or breaks a rule; the other one may.
     """
-    plan = one_configuration(request, burst)
-    evaluation = evaluated(plan, burst)
+    plan = make_single_plan(request, burst)
+    evaluation = evaluate(plan, burst)
     if evaluation.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
     other = None if against is None else seen_plan(against, burst)
-    return Explanation(plan=plan, found=evaluation, against=other, burst=burst)
+    return Explanation(plan=plan, evaluation=evaluation, against=other, burst=burst)
 
 
-def seen_plan(request: Request, burst: int | None = None, name: str = "") -> Seen:
+def seen_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
     """The one plan of a request, predicted."""
-    plan = one_configuration(request, burst)
-    return Seen(plan=plan, found=evaluated(plan, burst), name=name)
+    plan = make_single_plan(request, burst)
+    return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
@@ -472,11 +491,11 @@ _NAMED = ("gpu", "framework")
 def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
     """A table of all, what is the same in all before it, and what was assumed."""
     if times.assumed:
-        yield said(f"Assumed: {'; '.join(times.assumed)}")
+        yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
     same = _same(times)
     if same:
-        yield said(", ".join(same))
-    yield fitted(_columns(times), _rank)
+        yield make_lines(", ".join(same))
+    yield fit_table(_columns(times), _rank)
 
 
 def _rank(column: str) -> int:
@@ -510,7 +529,7 @@ def _words() -> list[str]:
 
 
 def _columns(times: OperatorTimes) -> list[Column]:
-    peaks = [*map(number, times.columns["of_peak"])]
+    peaks = [*map(number_or_nan, times.columns["of_peak"])]
     return [
         Column(
             name,
@@ -521,7 +540,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
         for name, values in times.columns.items()
         for term in [term_of_column(name)]
         if _is_shown(name, values)
-        and not (name == "of_roofline" and np.allclose([*map(number, values)], peaks))
+        and not (name == "of_roofline" and np.allclose([*map(number_or_nan, values)], peaks))
     ]
 
 
@@ -535,9 +554,9 @@ def _is_shown(name: str, values: Sequence[object]) -> bool:
 
 
 _BY_TYPE: dict[str, Callable[[float], str]] = {
-    "second": seconds,
-    "share": text.percent,
-    "byte": lambda value: quantity(value, "byte"),
+    "second": format_seconds,
+    "share": text.format_percent,
+    "byte": lambda value: format_quantity(value, "byte"),
 }
 
 
@@ -546,7 +565,7 @@ def _cell(name: str, value: object) -> str:
         return ""
     term = term_of_column(name)
     if term is not None and term.type in _BY_TYPE:
-        return _BY_TYPE[term.type](number(value))
+        return _BY_TYPE[term.type](number_or_nan(value))
     if isinstance(value, int):
-        return text.count(value)
-    return text.significant(value) if isinstance(value, float) else str(value)
+        return text.format_count(value)
+    return text.format_significant(value) if isinstance(value, float) else str(value)

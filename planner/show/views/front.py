@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.records import record
 from planner.optimize.collector import rows_of
 from planner.optimize.result import SearchResult
@@ -28,15 +28,15 @@ from planner.show.page import (
     Block,
     Cell,
     Column,
-    Drawn,
     Table,
+    TextChart,
     Title,
-    fitted,
-    said,
+    fit_table,
+    make_lines,
 )
 from planner.show.views.sure import ties
-from planner.show.views.told import SHORT_WORDS, degrees, label, short_plan, told_alike
-from planner.workloads.base import Wording, Workload
+from planner.show.views.told import SHORT_WORDS, degrees, format_in_common_unit, label, short_plan
+from planner.workloads.base import ResultWording, Workload
 from planner.workloads.plan import Plan
 
 # What does not tell rows apart that something else does not tell, too.
@@ -60,17 +60,21 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     shown = _with_layout(plan, chosen)
     settings = _told_settings(plan, shown)
     varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
-    same = [f"{name} {text.value(shown[name][0])}" for name in settings if name not in varying]
+    same = [
+        f"{name} {text.format_parameter(shown[name][0])}"
+        for name in settings
+        if name not in varying
+    ]
     if same:
-        yield said(f"Same for all rows: {', '.join(same)}", indent="", most=_ALL)
+        yield make_lines(f"Same for all rows: {', '.join(same)}", indent="", most=_ALL)
     if legend := plan.workload.wording.legend(shown):
-        yield said(legend, indent="")
+        yield make_lines(legend, indent="")
     yield GAP
     tied, factor = tied_with_first(plan, chosen)
     ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
     yield _table(plan, _columns(plan, shown, ranks, varying), [TOTAL])
     if any(tied):
-        yield said(
+        yield make_lines(
             f"= tied with #1 within x{factor:.2f}, the 90 % error between published runs that "
             "differ only in layout.",
             indent="",
@@ -105,7 +109,7 @@ def short_front_blocks(
     marks = ["* recommended"] if any(stars) else []
     if any(tied):
         marks.append(f"= tied with #1 within x{factor:.2f}")
-    yield said("; ".join(marks))
+    yield make_lines("; ".join(marks))
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
@@ -172,7 +176,7 @@ def _goals(plan: Plan, shown: Mapping[str, object]) -> list[str]:
 
 def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Table:
     goals = _goals(plan, {column.name: column for column in columns})
-    return fitted(columns, lambda name: _rank(name, goals), marked)
+    return fit_table(columns, lambda name: _rank(name, goals), marked)
 
 
 def _with_layout(
@@ -228,7 +232,7 @@ def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
 
 
 def objective_column(
-    wording: Wording, axes: Collection[str], name: str, table: Mapping[str, object]
+    wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
 ) -> str:
     """The same of a table of which several values of ``axes`` were compared."""
     chosen = wording.of_objective.get(name)
@@ -242,7 +246,7 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
-    sure = plan.source_of(row).confidence(number_in(row, "num_gpus"))
+    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
     if sure is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
@@ -267,7 +271,7 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
     if not places:
         goal = of_objective(plan, plan.problem.objectives[0].name, front)
-        values = [number_in(row, goal) for row in (first_row(front), best)]
+        values = [number_of_row(row, goal) for row in (first_row(front), best)]
         is_tied = ties(values, factor)[1] or result.better_tied is not None
         table = {name: [best[name], *values] for name, values in table.items()}
         marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
@@ -289,7 +293,7 @@ def _column(name: str, values: Sequence[object]) -> Column:
 
 def _cell(name: str, value: object) -> str:
     if not isinstance(value, float):
-        words = text.value(value)
+        words = text.format_parameter(value)
         return SHORT_WORDS.get(words, words)
     if not math.isfinite(value):
         return "-"
@@ -297,13 +301,13 @@ def _cell(name: str, value: object) -> str:
     if name == "model_flops_utilization":
         return f"{100 * value:.1f}%"
     if name == "cost_usd":
-        return text.count(value)
+        return text.format_count(value)
     if name.endswith("_usd") and 0 < value < 0.01:
         return f"{value:.2g}"
     if name == "peak_memory_gib":
         return f"{value:.1f}"
     is_in_ms = term is not None and term.column_header.endswith(" ms")
-    return text.significant(1e3 * value if is_in_ms else value)
+    return text.format_significant(1e3 * value if is_in_ms else value)
 
 
 def _rank(name: str, goals: Sequence[str]) -> int:
@@ -319,7 +323,7 @@ _HEIGHT = 6
 _MOST_WIDTH = 64
 _LEAST_WIDTH = 8
 _WIDE = 6.0
-_RECOMMENDED, _TIE, _OTHER, _PLAIN = "*", "=", "■", "o"
+_RECOMMENDED, _TIE, _OTHER, _ASCII_MARKS = "*", "=", "■", "o"
 
 
 @record(kw_only=True)
@@ -360,12 +364,12 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     table = full_columns(result.table, plan.problem.sources)
     one = result.recommended.row
     goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
-    columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.told))
+    columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.shown_columns))
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
     rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
     source = result.recommended.source
-    ends = intervals(one, source.confidence(number_in(one, "num_gpus")))
+    ends = intervals(one, source.confidence(number_of_row(one, "num_gpus")))
     mine, best, last = (short_plan(plan, row) for row in (one, *rows))
     return FrontPoints(
         first=_points(first, table),
@@ -394,30 +398,30 @@ def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
     if len(front.first.values) < 2:
         return
     yield Title(text=f"The front: {_name(front, second=True)} over {_name(front)}")
-    yield Drawn(lines=partial(block_lines, front))
+    yield TextChart(lines=partial(block_lines, front))
     marks = f"{_RECOMMENDED} recommended"
     if any(front.ties):
         marks += f"; {_TIE} tied with #1"
-    yield said(marks)
+    yield make_lines(marks)
 
 
-def block_lines(found: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
+def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
     """The grid with its marks and the least and the largest value of each axis.
 
     A cell shows the recommended plan before ties, and these before others.
     """
     x, y = (
         np.append(points.values, own.values)
-        for points, own in zip((found.first, found.second), found.recommended, strict=True)
+        for points, own in zip((front.first, front.second), front.recommended, strict=True)
     )
-    across_ends, across_unit = told_alike(found.first.column, [x.min(), x.max()])
-    down_ends, down_unit = told_alike(found.second.column, [y.min(), y.max()])
+    across_ends, across_unit = format_in_common_unit(front.first.column, [x.min(), x.max()])
+    down_ends, down_unit = format_in_common_unit(front.second.column, [y.min(), y.max()])
     words = [f"{value} {down_unit}".strip() for value in down_ends]
     margin = max(map(len, words))
     columns = max(min(width - margin - 3, _MOST_WIDTH), _LEAST_WIDTH)
     grid = [[" "] * columns for _ in range(_HEIGHT)]
-    other = _PLAIN if is_plain else _OTHER
-    marks = [_TIE if tie else other for tie in found.ties] + [_RECOMMENDED]
+    other = _ASCII_MARKS if is_plain else _OTHER
+    marks = [_TIE if tie else other for tie in front.ties] + [_RECOMMENDED]
     rank = {other: 0, _TIE: 1, _RECOMMENDED: 2, " ": -1}
     places = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
     for column, row, mark in places:
@@ -448,5 +452,5 @@ def _places(values: FloatArray, cells: int) -> list[int]:
     return [int(cell) for cell in np.round(shares * (cells - 1))]
 
 
-def _name(found: FrontPoints, *, second: bool = False) -> str:
-    return label((found.second if second else found.first).column)
+def _name(front: FrontPoints, *, second: bool = False) -> str:
+    return label((front.second if second else front.first).column)

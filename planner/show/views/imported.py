@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.base import text
 from planner.base.cells import Row
-from planner.base.text import chance
-from planner.base.text import fits as fits_text
-from planner.base.text import value as shown
+from planner.base.text import format_fit_probability as fits_text
+from planner.base.text import format_parameter as shown
+from planner.base.text import format_probability
 from planner.base.units import GIB
 from planner.configurations.table import OUT_OF_HOST_MEMORY
 from planner.decide.explaining.largest import largest_length
@@ -22,22 +22,29 @@ from planner.decide.near import Change
 from planner.documents.shell.scope import ONLY_IN_SOME
 from planner.estimators.inference.setting import ServingSetting
 from planner.launch import MANIFEST, TARGETS
-from planner.launch.assumed import Question
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchQuestion
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Line, Status
-from planner.launch.rewrite import Rewritten
+from planner.launch.rewrite import RewriteResult
 from planner.launch.targets import target_of
 from planner.launch.trainer.answers import UNPACKED
-from planner.launch.write import Launch
+from planner.launch.write import WrittenLaunch
 from planner.optimize.result_columns import fit_probability
 from planner.question.request import Request
 from planner.question.terms import Term, columns_about, glossary, terms_of
-from planner.show.page import GAP, TOTAL, Block, Code, Pairs, Title, grid, said
+from planner.show.page import GAP, TOTAL, Block, Code, KeyValues, Title, make_lines, text_table
 from planner.show.views.load import start_pairs
 from planner.show.views.overview import question_blocks
 from planner.show.views.search import estimate_command
 from planner.show.views.sure import fits_words
-from planner.show.views.told import host_words, label, memory_parts, share, short_plan, told
+from planner.show.views.told import (
+    format_result,
+    host_words,
+    label,
+    memory_parts,
+    share,
+    short_plan,
+)
 from planner.workloads.base import Evaluation
 from planner.workloads.plan import Plan
 
@@ -61,27 +68,27 @@ _WASTED = {
 }
 
 
-def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
+def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
     """What the file says, what was taken as default, what was ignored."""
-    target, found = imported.target, imported.found
+    target, found = imported.target, imported.command
     tool = f"{target.title} {imported.version}".strip()
-    yield said(
+    yield make_lines(
         f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
         mark=TOTAL,
         indent="",
     )
-    yield said(f"  says {_said(imported)}", indent="    ")
+    yield make_lines(f"  says {_stated_settings(imported)}", indent="    ")
     if imported.assumed:
         assumed = (
             f"{_word(name)} {_shown(imported.values[name])} ({why})"
             for name, why in imported.assumed.items()
         )
-        yield said(f"  assumes {', '.join(assumed)}", indent="    ")
+        yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
     if imported.defaults:
         told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
-        yield said(f"  takes as default {', '.join(told)}", indent="    ")
+        yield make_lines(f"  takes as default {', '.join(told)}", indent="    ")
     for note in imported.notes:
-        yield said(f"  {note}")
+        yield make_lines(f"  {note}")
     if is_full:
         yield from _lines_blocks(imported)
         return
@@ -95,19 +102,19 @@ def understood_blocks(imported: Imported, *, is_full: bool) -> Iterator[Block]:
         ),
     ):
         if lines := imported.of(status):
-            yield said(f"  {before}{_named(lines)}{after}")
+            yield make_lines(f"  {before}{_named(lines)}{after}")
     for line in imported.of(Status.OPEN):
         if ONLY_IN_SOME in line.meaning:
-            yield said(f"  {line.meaning.partition(';')[0]}.")
+            yield make_lines(f"  {line.meaning.partition(';')[0]}.")
     if ignored := imported.of(Status.IGNORED):
         one = len(ignored) == 1
-        yield said(
+        yield make_lines(
             f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
             f"prediction: {_named(ignored)}; --full shows each."
         )
 
 
-def _said(imported: Imported) -> str:
+def _stated_settings(imported: ImportedLaunch) -> str:
     """The parameters and questions that the file answers, in their order."""
     named = dict(imported.values)
     if str(named.get("quantization_bits")) == "8":
@@ -141,13 +148,13 @@ def _named(lines: list[Line]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + more
 
 
-def _lines_blocks(imported: Imported) -> Iterator[Block]:
+def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
     rows = [
         (str(line.line), line.option, line.text, line.meaning or str(line.status))
         for line in imported.lines
     ]
     yield GAP
-    yield grid(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+    yield text_table(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
@@ -157,7 +164,7 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
     words = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
     yield from question_blocks(plan)
-    yield said(short_plan(plan, row), mark=TOTAL, indent="")
+    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
     surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
     which = f": {words}" if words else phase
@@ -166,23 +173,25 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     both = [peak, f"host memory {on_host}"] if on_host else [peak]
     if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
         both.reverse()
-    yield said(f"Does not fit: {'; '.join(both)}.")
+    yield make_lines(f"Does not fit: {'; '.join(both)}.")
 
 
-def beside_blocks(question: Question) -> Iterator[Block]:
+def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
     """The same file on other numbers of GPUs, where planner assumed the number."""
-    if not question.beside:
+    if not question.other_counts:
         return
     yield Title(text="On other numbers of GPUs")
-    for one in question.beside:
+    for one in question.other_counts:
         reached = [
-            f"{label(name)} {told(name, one.row[name])}"
+            f"{label(name)} {format_result(name, one.row[name])}"
             for name in _OF_COUNTS
             if one.row.get(name) is not None and not one.rejected_by
         ]
         memory = f"{one.row['peak_memory_gib']:,.1f} GiB a GPU"
         fits = "does not fit" if one.rejected_by else "fits"
-        yield said(f"  {one.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    ")
+        yield make_lines(
+            f"  {one.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    "
+        )
 
 
 def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
@@ -194,7 +203,7 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
     words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
     if words:
-        yield said(f"Lost in each step: {', '.join(words)}.")
+        yield make_lines(f"Lost in each step: {', '.join(words)}.")
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
@@ -205,38 +214,38 @@ def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
         pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
     if pairs:
         words = ", ".join(f"{name} {value}" for name, value in pairs.items())
-        yield said(f"At its start the engine says: {words}.")
+        yield make_lines(f"At its start the engine says: {words}.")
 
 
-def by_hand_blocks(rewritten: Rewritten) -> Iterator[Block]:
+def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
     """The options of a change that cannot be made as a whole in the text of the file."""
     words = [
         f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
     for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
-        yield said(note)
-    yield said("It cannot be made in this file as a whole: planner writes nothing there.")
+        yield make_lines(note)
+    yield make_lines("It cannot be made in this file as a whole: planner writes nothing there.")
     if words:
-        yield said(f"In the words of the target: {', '.join(words)}.")
+        yield make_lines(f"In the words of the target: {', '.join(words)}.")
 
 
-def diff_blocks(rewritten: Rewritten, *, is_written: bool) -> Iterator[Block]:
+def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block]:
     """The change in the user's file, and what of it the file cannot say."""
     for note in rewritten.notes:
-        yield said(note)
+        yield make_lines(note)
     for remark in rewritten.unexpressed:
-        yield said(f"It cannot be said there: {remark}")
+        yield make_lines(f"It cannot be said there: {remark}")
     for option, texts in rewritten.unwritten.items():
         words = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
-        yield said(f"Change by hand, its place in the file is unclear: {option}: {words}.")
+        yield make_lines(f"Change by hand, its place in the file is unclear: {option}: {words}.")
     if not rewritten.diff:
         return
     yield GAP
     yield Code(text=rewritten.diff.rstrip("\n"))
     if not is_written:
         yield GAP
-        yield said("--write makes this change in the file.")
+        yield make_lines("--write makes this change in the file.")
 
 
 def change_blocks(
@@ -251,15 +260,17 @@ def change_blocks(
     """How surely the plan fits, and the best change of it, or what was tried in vain."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
-        yield said(f"As it is: {fits_text(fits)}.")
+        yield make_lines(f"As it is: {fits_text(fits)}.")
     if change is not None:
-        yield said(change_text(workload, change, own))
+        yield make_lines(change_text(workload, change, own))
     elif attempts is not None:
         yield from attempts_blocks(workload, attempts, own)
     elif is_running:
-        yield said("No small change is better.")
+        yield make_lines("No small change is better.")
     else:
-        yield said("None of the changes of 1 to 3 settings that planner tries makes it possible.")
+        yield make_lines(
+            "None of the changes of 1 to 3 settings that planner tries makes it possible."
+        )
 
 
 def next_blocks(
@@ -269,7 +280,7 @@ def next_blocks(
     yield from wasted_blocks(change.row)
     if others:
         best = max(others, key=lambda other: other.value)
-        yield said(f"Or {change_text(workload, best, own)}")
+        yield make_lines(f"Or {change_text(workload, best, own)}")
 
 
 def attempts_blocks(
@@ -280,22 +291,24 @@ def attempts_blocks(
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
     if tried:
-        yield said(f"Tried, alone and up to three together: {tried}. None of them fits.")
+        yield make_lines(f"Tried, alone and up to three together: {tried}. None of them fits.")
     else:
-        yield said("No setting that planner tries saves memory here.")
+        yield make_lines("No setting that planner tries saves memory here.")
     if attempts.other is not None:
         plan, change = attempts.other
         profile = change.row[plan.workload.profile_kind]
-        yield said(f"Another plan fits, as {profile}: {change_text(workload, change, own)}")
+        yield make_lines(f"Another plan fits, as {profile}: {change_text(workload, change, own)}")
         yield Code(text=estimate_command(plan, change.row))
     else:
-        yield said("More of them together do not fit either.")
+        yield make_lines("More of them together do not fit either.")
     if attempts.unsaid is not None:
         text = change_text(workload, attempts.unsaid, own)
-        yield said(f"The file has no option for this: {text}")
+        yield make_lines(f"The file has no option for this: {text}")
     if attempts.adapter is not None:
         kind, row = attempts.adapter
-        yield said(f"With --adapter {kind} it fits, {chance(fit_probability(row))} likely.")
+        yield make_lines(
+            f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
+        )
     if attempts.gpus is not None:
         yield from gpus_blocks(workload, attempts.gpus, own)
 
@@ -303,9 +316,9 @@ def attempts_blocks(
 def gpus_blocks(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> Iterator[Block]:
     """The numbers of GPUs on which a plan fits, or up to which it does not."""
     for count, change in gpus.changes:
-        yield said(f"{text.gpus(count)} fit: {change_text(workload, change, own)}")
+        yield make_lines(f"{text.format_gpus(count)} fit: {change_text(workload, change, own)}")
     if gpus.most and not gpus.changes:
-        yield said(f"No number of these GPUs up to {gpus.most:,} fits.")
+        yield make_lines(f"No number of these GPUs up to {gpus.most:,} fits.")
 
 
 def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
@@ -322,7 +335,7 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
     gains = []
     if not math.isfinite(change.gain):
         gains = [
-            f"{label(name)} {told(name, change.row[name])}"
+            f"{label(name)} {format_result(name, change.row[name])}"
             for name in _OF_COUNTS
             if change.row.get(name) is not None
         ]
@@ -330,67 +343,75 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
     for name in _OF_REQUESTS:
         if own.get(name) is not None and change.row.get(name) is not None:
-            after, before = told(name, change.row[name]), told(name, own[name])
+            after, before = format_result(name, change.row[name]), format_result(name, own[name])
             # What does not run takes no time.
             instead = f" instead of {before}" if math.isfinite(change.gain) else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
-    doubt = "" if change.is_told else " The gain is within the error of the prediction."
+    doubt = "" if change.is_significant else " The gain is within the error of the prediction."
     return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
 
 
-def translation_text(own: Request, other: Request, *rows: Row) -> str:
+def translation_text(own_request: Request, other: Request, *rows: Row) -> str:
     """The same plan in the words of two tools, by what is told of each."""
     words = []
-    for request, row in zip((own, other), rows, strict=True):
+    for request, row in zip((own_request, other), rows, strict=True):
         profile = request.framework if request.workload == "train" else request.engine
-        told_of = [f"{label(name)} {told(name, row[name])}" for name in _OF_COUNTS if row.get(name)]
+        told_of = [
+            f"{label(name)} {format_result(name, row[name])}"
+            for name in _OF_COUNTS
+            if row.get(name)
+        ]
         memory = f"peak memory {row['peak_memory_gib']:,.1f} GiB" if row["peak_memory_gib"] else ""
         words.append(f"as {profile} {', '.join([*told_of, memory])}")
     changed = [
         f"{name.replace('_', ' ')} {other.settings[name]} instead of {value}"
-        for name, value in own.settings.items()
+        for name, value in own_request.settings.items()
         if other.settings.get(name, value) != value
     ]
-    dropped = [name.replace("_", " ") for name in own.settings if name not in other.settings]
+    dropped = [
+        name.replace("_", " ") for name in own_request.settings if name not in other.settings
+    ]
     same = f"The same plan but {', '.join(changed)}" if changed else "The same plan"
     same += f" without {', '.join(dropped)}" if dropped else ""
     return f"{same}: {'; '.join(words)}."
 
 
-def shorter_blocks(imported: Imported, plan: Plan, found: Evaluation) -> Iterator[Block]:
+def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """How long samples may be that nothing packs, where sequences full of them do not fit."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
-    longest = largest_length(plan, found, "sequence_length").largest
+    longest = largest_length(plan, evaluation, "sequence_length").largest
     if longest is not None:
-        yield said(f"Nothing packs samples: it fits while none is longer than {longest:,} tokens.")
+        yield make_lines(
+            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens."
+        )
 
 
-def launch_blocks(launch: Launch, folder: Path) -> Iterator[Block]:
+def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
     """The files, what the user must set, and what the target cannot express."""
     target, draft = launch.target, launch.draft
-    yield said(f"{target.title} ({target.version})", mark=TOTAL, indent="")
+    yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
     yield Title(text=f"Written to {folder}")
     pairs = {file.name: file.meaning for file in launch.files}
     own = {MANIFEST: "what planner wrote, so that it replaces nothing of yours"}
-    yield Pairs(pairs=pairs | own)
+    yield KeyValues(pairs=pairs | own)
     if draft.unexpressed:
         yield Title(text=f"{target.title} cannot express")
         for remark in draft.unexpressed:
-            yield said(f"  {remark}", indent="    ")
+            yield make_lines(f"  {remark}", indent="    ")
     if draft.left:
         yield Title(text="Not of the plan")
         for remark in draft.left:
-            yield said(f"  {remark}", indent="    ")
+            yield make_lines(f"  {remark}", indent="    ")
     for note in draft.notes:
         yield GAP
-        yield said(note)
+        yield make_lines(note)
     yield Title(text="Then")
     plan = shlex.quote(str(folder / "plan.toml"))
     for line in launch.starts:
-        yield said(f"  {line}", indent="    ")
-    yield said(f"  planner validate --log LOG --plan {plan}", indent="    ")
+        yield make_lines(f"  {line}", indent="    ")
+    yield make_lines(f"  planner validate --log LOG --plan {plan}", indent="    ")
 
 
 def targets_blocks() -> Iterator[Block]:
@@ -404,4 +425,4 @@ def targets_blocks() -> Iterator[Block]:
         )
         for target in map(target_of, TARGETS)
     ]
-    yield grid(("target", "written for", "starts", "predicted as"), rows, words=range(4))
+    yield text_table(("target", "written for", "starts", "predicted as"), rows, words=range(4))

@@ -13,11 +13,11 @@ from planner.configurations.table import (
     PoolConfigurations,
     ServingConfigurations,
 )
-from planner.decide.advice import remedies
-from planner.decide.explaining.against import Seen
+from planner.decide.advice import suggest_feasible
+from planner.decide.explaining.against import PredictedPlan
 from planner.estimators.inference.memory import longest_that_fits, serving_memory
 from planner.estimators.inference.setting import ServingSetting
-from planner.launch.option_table import Role
+from planner.launch.option_table import OptionRole
 from planner.launch.targets import readers
 from planner.optimize.collector import NearestMiss
 from planner.optimize.problem import Problem
@@ -42,18 +42,18 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
     """
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
-    width = max((len(text.count(number)) for _, number in counts), default=1)
+    width = max((len(text.format_count(number)) for _, number in counts), default=1)
     lines = [headline(plan, result)]
     for name, number in counts:
         sentence = _sentence(plan, result, misses.get(name), name, alone)
-        number_first = "" if _is_alone(result) else f"{text.count(number):>{width}}  "
+        number_first = "" if _is_alone(result) else f"{text.format_count(number):>{width}}  "
         lines.append(wrapped(sentence, "  " + number_first))
     if result.configurations_feasible:
         goals = " or ".join(objective.name for objective in plan.problem.objectives)
-        feasible = text.count(result.configurations_feasible)
+        feasible = text.format_count(result.configurations_feasible)
         lines.append(wrapped(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
-    helpful = remedies(plan, result)
+    helpful = suggest_feasible(plan, result)
     if helpful:
         lines.append(wrapped(f"Try {listed(helpful)}.", ""))
     return "\n".join(lines)
@@ -64,9 +64,9 @@ def missed_words(plan: Plan, result: SearchResult) -> list[str]:
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
 
 
-def impossible_words(seen: Seen) -> str:
+def impossible_words(seen: PredictedPlan) -> str:
     """Why a plan that is compared is impossible, in the words of its own report."""
-    missed = missed_words(seen.plan, result_of(seen.plan, seen.found))
+    missed = missed_words(seen.plan, result_of(seen.plan, seen.evaluation))
     return missed[0] if missed else seen.reason
 
 
@@ -78,7 +78,10 @@ def headline(plan: Plan, result: SearchResult) -> str:
     """The first line of `infeasible_message`: that nothing fits, of how many and on what."""
     which = f"{plan.problem.setting.model.name} on {where(plan)}"
     if not _is_alone(result):
-        noun, number = plan.workload.wording.noun, text.count(result.configurations_evaluated)
+        noun, number = (
+            plan.workload.wording.noun,
+            text.format_count(result.configurations_evaluated),
+        )
         return f"No {noun} of {number} fits {which}."
     if result.nearest_misses:
         return f"The configuration does not fit {which}."
@@ -104,7 +107,7 @@ def _sentence(
     if is_host and (on_host := host_words(miss.row, miss.source.setting.machine)):
         which = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
         peak, usable = float(str(miss.row["peak_memory_gib"])) * GIB, _usable(miss)
-        of_gpu = f"of a GPU {text.gibibytes(peak)} against {text.gibibytes(usable)}"
+        of_gpu = f"of a GPU {text.format_gib(peak)} against {text.format_gib(usable)}"
         return f"{words}: {on_host}; {of_gpu}{which}"
     surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
     if _is_alone(result):
@@ -113,9 +116,9 @@ def _sentence(
             usable = _usable(miss)
             least = f" ({bound} at this confidence)" if miss.bound < usable else ""
             words = "out of memory"
-            against = f"peak {value} on the fullest GPU; {text.gibibytes(usable)} usable{least}"
+            against = f"peak {value} on the fullest GPU; {text.format_gib(usable)} usable{least}"
         return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
-    limits = {limit.name: limit.told_confidence for limit in plan.problem.constraints}
+    limits = {limit.name: limit.format_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"
     what = f"need more than {bound}" if is_memory else missed
     nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
@@ -138,7 +141,7 @@ def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
     most = miss.room if unit == "byte" else miss.bound
-    bound, value = text.limit(most, unit), text.limit(miss.value, unit)
+    bound, value = text.format_limit(most, unit), text.format_limit(miss.value, unit)
     if bound == value and unit == "byte":
         return f"{most / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
     return bound, value
@@ -194,6 +197,6 @@ def _told(engine: str, most: int, slots: int) -> tuple[str, int]:
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
             for name, number in ((_OPTION, most), (_SHARED, most * slots)):
-                for row in target.table.rows_of(name, Role.IS, Role.READS):
+                for row in target.table.rows_of(name, OptionRole.IS, OptionRole.READS):
                     return row.option, number
     return glossary()[_OPTION].option_name, most

@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 
 from planner.base import text
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.errors import InfeasibleError
 from planner.optimize.problem import with_rate
 from planner.optimize.source import Candidates
-from planner.show.page import Block, grid, said
+from planner.show.page import Block, make_lines, text_table
 from planner.show.views.told import label, number_of
 from planner.workloads.plan import Plan
 
-_TOLD_PREEMPTED = 0.01
-_APART = 0.2
+_MIN_SHOWN_PREEMPTION = 0.01
+_SHOWN_DIFFERENCE = 0.2
 
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
@@ -29,12 +29,15 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
     weights = number_of(row, "memory_weights_gib") + number_of(row, "memory_adapters_gib")
     found = {
         "weights": f"{weights:.2f} GiB",
-        "KV cache": f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, {text.count(tokens)} tokens",
-        "maximum concurrency": f"{at_once:,.2f}x for {text.count(tokens / at_once)} tokens per "
-        "request",
+        "KV cache": (
+            f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, {text.format_count(tokens)} tokens"
+        ),
+        "maximum concurrency": (
+            f"{at_once:,.2f}x for {text.format_count(tokens / at_once)} tokens per request"
+        ),
     }
     if shortens and at_once < 1:
-        held = f"{text.count(tokens)} tokens, as the cache holds no more"
+        held = f"{text.format_count(tokens)} tokens, as the cache holds no more"
         found["longest request"] = held
     return found
 
@@ -57,9 +60,9 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
         return _sentences(beyond, _room_line(candidates, row), end)
     asked = with_rate(plan.problem.constraints, rate)
     chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
-    surely = f" ({text.chance(min(chances))} likely)" if chances else ""
-    held = text.significant(number_in(row, "requests_in_flight"))
-    most = text.significant(number_in(row, "capacity_requests_per_s"))
+    surely = f" ({text.format_probability(min(chances))} likely)" if chances else ""
+    held = text.format_significant(number_of_row(row, "requests_in_flight"))
+    most = text.format_significant(number_of_row(row, "capacity_requests_per_s"))
     within = " within the limits" if plan.problem.constraints else ""
     carries = (
         f"Serves {rate:g} requests/s{within}{surely}; capacity {most} requests/s. "
@@ -79,11 +82,15 @@ def _reuse_line(row: Mapping[str, object]) -> str:
     }
     if row.get("cache_residence_s") is None:
         return ""
-    places = " and ".join(f"{text.percent(share)} in {place}" for place, share in found.items())
-    kept = text.duration(number_of(row, "cache_residence_s"))
+    places = " and ".join(
+        f"{text.format_percent(share)} in {place}" for place, share in found.items()
+    )
+    kept = text.format_duration(number_of(row, "cache_residence_s"))
     words = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {kept}."
     if number_of(row, "cache_load_time_s"):
-        words += f" Loading takes {text.duration(number_of(row, 'cache_load_time_s'))} a request."
+        words += (
+            f" Loading takes {text.format_duration(number_of(row, 'cache_load_time_s'))} a request."
+        )
     return words
 
 
@@ -100,17 +107,17 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
     """What becomes of requests that come faster than they are answered."""
-    most = text.significant(number_of(row, "capacity_requests_per_s"))
+    most = text.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
         return (
             f"Overloaded: capacity {most} requests/s, load {rate:g}. The queue and TTFT grow "
             "without bound; give --num-requests for a load of a fixed number of requests."
         )
-    last = text.duration(number_of(row, "last_time_to_first_token_s"))
+    last = text.format_duration(number_of(row, "last_time_to_first_token_s"))
     return (
         f"Overloaded: capacity {most} requests/s, load {rate:g}; the queue grows, TTFT of the "
-        f"last of {text.count(number)} requests is {last}."
+        f"last of {text.format_count(number)} requests is {last}."
     )
 
 
@@ -120,10 +127,10 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> 
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
     seconds = number_of(row, "makespan_s")
-    tokens = text.significant(number * candidates.output_tokens / seconds)
+    tokens = text.format_significant(number * candidates.output_tokens / seconds)
     return (
-        f"All {text.count(number)} are answered after {text.duration(seconds)}: "
-        f"{text.significant(number / seconds)} requests/s, {tokens} output tokens/s."
+        f"All {text.format_count(number)} are answered after {text.format_duration(seconds)}: "
+        f"{text.format_significant(number / seconds)} requests/s, {tokens} output tokens/s."
     )
 
 
@@ -132,19 +139,24 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
     if not candidates.waits:
         return ""
     room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
-    return f"Room for {text.count(room)} of {text.count(number)} requests in each replica."
+    return (
+        f"Room for {text.format_count(room)} of {text.format_count(number)} requests in "
+        "each replica."
+    )
 
 
 def _preempted_line(row: Mapping[str, object]) -> str:
     """How many requests lose their room as answers grow, and what that costs; empty of few, and
     where there is none to lose."""
     share = number_of(row, "preempted_share")
-    if not share >= _TOLD_PREEMPTED or number_of(row, "most_sequences") < 1:
+    if not share >= _MIN_SHOWN_PREEMPTION or number_of(row, "most_sequences") < 1:
         return ""
     again = share * number_of(row, "utilization")
     return (
-        f"Up to {text.percent(share)} of the requests that run lose their room as lengths vary: "
-        f"computing them again takes {text.percent(again)} of the time, which is not counted."
+        f"Up to {text.format_percent(share)} of the requests that run lose their room as "
+        "lengths vary: "
+        f"computing them again takes {text.format_percent(again)} of the time, which is "
+        "not counted."
     )
 
 
@@ -157,36 +169,37 @@ def _waiting_line(row: Mapping[str, object]) -> str:
     if not room < number:
         return ""
     return (
-        f"Room for {text.count(room)} of {text.count(number)} requests in each replica, the "
-        f"others queue: TTFT {text.duration(number_of(row, 'time_to_first_token_s'))}."
+        f"Room for {text.format_count(room)} of {text.format_count(number)} requests in each "
+        "replica, the "
+        f"others queue: TTFT {text.format_duration(number_of(row, 'time_to_first_token_s'))}."
     )
 
 
 def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Mean and percentiles of each latency, replayed and predicted, and what differs."""
-    from planner.decide.replayed import LATENCIES, SHARES, replayed
+    from planner.decide.replayed import LATENCIES, SHARES, replay_trace
 
-    found = replayed(candidates, plan.request)
+    found = replay_trace(candidates, plan.request)
     heads = ("", "", "mean", *(f"p{100 * share:.0f}" for share in SHARES))
     rows = [
-        (words, how, *(text.duration(one[share]) for share in (None, *SHARES)))
+        (words, how, *(text.format_duration(one[share]) for share in (None, *SHARES)))
         for name in LATENCIES
         for words, how, one in (
             (label(f"{name}_s"), "replayed", found.seen[name]),
             ("", "predicted", found.predicted[name]),
         )
     ]
-    yield said(f"Replay of {text.count(found.requests)} requests:")
-    yield grid(heads, rows, words=(0, 1))
+    yield make_lines(f"Replay of {text.format_count(found.requests)} requests:")
+    yield text_table(heads, rows, words=(0, 1))
     if found.hit_rates is not None:
-        predicted, seen = (text.percent(share) for share in found.hit_rates)
-        yield said(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
-    if apart := found.differs(_APART):
+        predicted, seen = (text.format_percent(share) for share in found.hit_rates)
+        yield make_lines(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
+    if apart := found.differs(_SHOWN_DIFFERENCE):
         names = ", ".join(label(f"{name}_s") for name in apart)
         why = "has the order of these very requests; other hours have another."
         if found.is_pipeline:
             why = "takes a pipeline as if its prompts passed one stage."
-        yield said(
-            f"Prediction and replay differ by more than {_APART:.0%} in mean {names}: the replay "
-            + why
+        yield make_lines(
+            f"Prediction and replay differ by more than {_SHOWN_DIFFERENCE:.0%} in mean "
+            f"{names}: the replay " + why
         )

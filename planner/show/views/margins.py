@@ -13,14 +13,17 @@ from planner.show.views.told import label
 
 def margin_words(margin: Margin, confidence: float) -> str:
     """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
-    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.is_known else ""
-    sure, bound = text.limit(margin.sure, margin.unit), text.limit(margin.bound, margin.unit)
+    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
+    sure, bound = (
+        text.format_limit(margin.sure, margin.unit),
+        text.format_limit(margin.bound, margin.unit),
+    )
     if " " in bound:  # the unit once where it is the same
         sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
-    spare = f"{text.limit(margin.spare, margin.unit)} to spare"
+    spare = f"{text.format_limit(margin.spare, margin.unit)} to spare"
     words = f"{limit_name(margin.name)} {sure} of {bound}{at}, {spare}"
     if at:
-        words += f"; predicted {text.limit(margin.predicted, margin.unit)}"
+        words += f"; predicted {text.format_limit(margin.predicted, margin.unit)}"
     elif confidence > MEDIAN:
         words += "; no published runs of this kind, sized at the prediction"
     return words
@@ -28,7 +31,9 @@ def margin_words(margin: Margin, confidence: float) -> str:
 
 def limit_words(name: str, sign: int, bound: float, unit: str) -> str:
     """``TTFT at most 2.00 s``."""
-    return f"{limit_name(name)} at {'most' if sign > 0 else 'least'} {text.limit(bound, unit)}"
+    return (
+        f"{limit_name(name)} at {'most' if sign > 0 else 'least'} {text.format_limit(bound, unit)}"
+    )
 
 
 def limit_name(name: str) -> str:
@@ -50,10 +55,14 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
             assumed = size.assumed[margin.name]
             effect = "which no plan keeps"
             if before is not None and bounds.get(margin.name) == assumed:
-                cost = f", {text.significant(before.cost)} USD per hour" if before.cost > 0 else ""
-                effect = f"which takes {text.gpus(before.num_gpus)}{cost}"
+                cost = (
+                    f", {text.format_significant(before.cost)} USD per hour"
+                    if before.cost > 0
+                    else ""
+                )
+                effect = f"which takes {text.format_gpus(before.num_gpus)}{cost}"
             words = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
-            words += f" in place of {text.limit(assumed, margin.unit)}"
+            words += f" in place of {text.format_limit(assumed, margin.unit)}"
             effects.setdefault(effect, []).append(words)
         place = f"{size.gpu} {size.contract}".strip()
         changes = "; ".join(f"{', '.join(words)}, {effect}" for effect, words in effects.items())

@@ -10,7 +10,7 @@ from planner.base.enums import Contract
 from planner.base.units import DAY, YEAR
 from planner.question.names import TERM_UTILIZATION
 from planner.question.terms import glossary
-from planner.show.views.told import ends_in, number_of, share, told
+from planner.show.views.told import ends_in, format_result, number_of, share
 from planner.workloads.plan import Plan
 
 _UTILIZATION = glossary()[TERM_UTILIZATION].option_name
@@ -111,7 +111,7 @@ def signed_lines(row: Row) -> list[str]:
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
-        paid = text.count(math.ceil(needed / step) * step)
+        paid = text.format_count(math.ceil(needed / step) * step)
         lines = [f"GPUs come in multiples of {step:g}: {paid} or more are charged", *lines]
     return lines
 
@@ -136,7 +136,7 @@ def _currency_lines(row: Row) -> list[str]:
     for name in known:
         ends = ends_in(name, row)
         scaled = None if ends is None else (ends[0] / usd, ends[1] / usd)
-        amount = told(name, number_of(row, name) / usd, scaled).replace(" USD", f" {code}")
+        amount = format_result(name, number_of(row, name) / usd, scaled).replace(" USD", f" {code}")
         unit = "" if code in amount else f" {code}"
         words.append(f"{_MONEY[name]} {amount}{unit}")
     price = number_of(row, "price_per_gpu_hour_usd") / usd
@@ -154,11 +154,13 @@ def _contract_lines(row: Row) -> list[str]:
     verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
     signed = number_of(row, "signed_gpu_hours")
     if not signed > 0:
-        return [f"{verb}: {told('outlay_usd', paid)} for {_length(days)}{_service_words(row)}"]
+        return [
+            f"{verb}: {format_result('outlay_usd', paid)} for {_length(days)}{_service_words(row)}"
+        ]
     used = signed - number_of(row, "unused_gpu_hours")
     gpus = max(round(used / (24 * number_of(row, "calendar_time_days"))), 1)
     terms = (
-        f"{told('outlay_usd', paid)} for {text.count(gpus)} GPUs for "
+        f"{format_result('outlay_usd', paid)} for {text.format_count(gpus)} GPUs for "
         f"{_length(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
     )
     return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
@@ -183,9 +185,9 @@ def _charged_words(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
-    whole, given = told("cost_usd", signed * price * in_use), _given(row)
+    whole, given = format_result("cost_usd", signed * price * in_use), _given(row)
     if math.isnan(given):
-        part = told("cost_usd", used * price)
+        part = format_result("cost_usd", used * price)
         return (
             f"and is charged all of them ({whole}). With work for {share(in_use)} of them, "
             f"{_UTILIZATION} {in_use:g}, it costs {part}"

@@ -11,10 +11,10 @@ from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
 from planner.optimize.problem import Problem
 from planner.optimize.result import SearchResult
-from planner.show.page import GAP, TOTAL, Block, Pairs, Title, grid, said
+from planner.show.page import GAP, TOTAL, Block, KeyValues, Title, make_lines, text_table
 from planner.specs.model import ModelSpec
 from planner.specs.paths import SpecKind
-from planner.specs.rollouts import RlWork
+from planner.specs.rollouts import RlWorkload
 from planner.specs.workload import TrainingWorkload
 from planner.workloads.images import tower_lines
 from planner.workloads.plan import Plan
@@ -25,8 +25,8 @@ _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 def question_blocks(plan: Plan) -> Iterator[Block]:
     """The model, the GPUs and the work."""
     title, *asked = question_lines(plan)
-    yield said(title, mark=TOTAL, indent="")
-    yield said(*asked, indent="")
+    yield make_lines(title, mark=TOTAL, indent="")
+    yield make_lines(*asked, indent="")
 
 
 def question_lines(plan: Plan) -> list[str]:
@@ -34,7 +34,7 @@ def question_lines(plan: Plan) -> list[str]:
     setting, wording = plan.problem.setting, plan.workload.wording
     several = {source.setting.model.name: source.setting for source in plan.problem.sources}
     unusual = (line for one in several.values() for line in wording.unusual(one))
-    lines = [question_title(plan), *omitted_lines(plan), *wording.asked(setting), *unusual]
+    lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(setting), *unusual]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     lines += ideal_lines(setting.machine)
@@ -47,7 +47,7 @@ def defaults_blocks(plan: Plan) -> Iterator[Block]:
     """Every value that nobody gave."""
     if plan.defaults:
         yield Title(text="Not given, assumed")
-        yield Pairs(pairs=plan.defaults)
+        yield KeyValues(pairs=plan.defaults)
 
 
 def ideal_lines(machine: Machine) -> list[str]:
@@ -77,10 +77,10 @@ def omitted_lines(plan: Plan) -> list[str]:
     work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
         return []
-    if tower is not None and not isinstance(work, RlWork):
+    if tower is not None and not isinstance(work, RlWorkload):
         return tower_lines(model, work)
     size = model.omitted_parameters
-    about = f" (about {text.large(size)} parameters)" if size else ""
+    about = f" (about {text.format_large(size)} parameters)" if size else ""
     hears = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
     left_out = [part for part in model.omitted_parts if not (hears and part == "audio encoder")]
     parts = " and ".join(f"the {part}" for part in left_out)
@@ -106,11 +106,11 @@ def where(plan: Plan) -> str:
     name = " and ".join([name, *sorted(others)])
     if not plan.counts:
         return name
-    return f"{' or '.join(text.count(n) for n in plan.counts)} x {name}"
+    return f"{' or '.join(text.format_count(n) for n in plan.counts)} x {name}"
 
 
 def _size(model: ModelSpec) -> str:
-    parameters = f"{text.large(count_parameters(model).total)} parameters"
+    parameters = f"{text.format_large(count_parameters(model).total)} parameters"
     if model.mtp_num_layers:
         modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
         parameters += f" with the {modules} of multi-token prediction"
@@ -121,14 +121,20 @@ def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
     """How many configurations there were, and what rejected them."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
     yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
-    rate = text.large(evaluated / max(seconds, 1e-9))
+    rate = text.format_large(evaluated / max(seconds, 1e-9))
     rejected = sorted(result.rejected_by.items(), key=lambda item: -item[1])
     rows = [
-        (text.count(evaluated), f"evaluated in {text.duration(seconds)} ({rate} per second)"),
-        (text.count(result.configurations_feasible), "feasible"),
-        *((text.count(n), f"rejected: {describe(plan.problem, name)}") for name, n in rejected),
+        (
+            text.format_count(evaluated),
+            f"evaluated in {text.format_duration(seconds)} ({rate} per second)",
+        ),
+        (text.format_count(result.configurations_feasible), "feasible"),
+        *(
+            (text.format_count(n), f"rejected: {describe(plan.problem, name)}")
+            for name, n in rejected
+        ),
     ]
-    yield grid(("", ""), rows, words=(1,))
+    yield text_table(("", ""), rows, words=(1,))
 
 
 def describe(problem: Problem, rejection: str) -> str:
@@ -139,8 +145,8 @@ def describe(problem: Problem, rejection: str) -> str:
     for constraint in problem.constraints:
         if constraint.name == rejection:
             side = "above" if constraint.sign > 0 else "below"
-            bound = text.limit(constraint.bound, constraint.unit)
-            return f"{rejection} {side} {bound}{constraint.told_confidence}"
+            bound = text.format_limit(constraint.bound, constraint.unit)
+            return f"{rejection} {side} {bound}{constraint.format_confidence}"
     if rejection in (objective.name for objective in problem.objectives):
         return f"an objective is unknown, such as {rejection}"
     return rejection
@@ -152,7 +158,7 @@ def assumed_blocks(plan: Plan) -> Iterator[Block]:
         return
     kinds = {name.split()[0] for name in plan.assumed}
     yield GAP
-    yield said(
+    yield make_lines(
         f"{len(plan.assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
         "They are marked in",
         indent="",
@@ -160,4 +166,6 @@ def assumed_blocks(plan: Plan) -> Iterator[Block]:
     for spec in plan.digests:
         kind, _, name = spec.partition(" ")
         if kind in kinds and kind in _SHOWN_AS:
-            yield said(f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}", indent="")
+            yield make_lines(
+                f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}", indent=""
+            )

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from planner.base import text
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.configurations.rl import RlConfigurations
 from planner.estimators.rl.step import MEMORY_PHASES, PHASES
 from planner.estimators.timeline.steps import rl_timeline
-from planner.show.page import Beside, Block, Pairs, Table, Title, grid, said
-from planner.show.views.details import Details, sure_blocks
+from planner.show.page import Block, KeyValues, SideBySide, Table, Title, make_lines, text_table
+from planner.show.views.details import Details, uncertainty_blocks
 from planner.show.views.money import price_words, signed_lines
 from planner.show.views.told import campaign_pairs, first, hours_words, parts_table
 from planner.workloads.plan import Plan
 from planner.workloads.rl_runs import RlRuns
 
-TOLD_APART = (
+ASYNC_ACCURACY_NOTE = (
     "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
     "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
     "closer ones are not told apart."
@@ -37,11 +37,11 @@ OLDER = (
 def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
     total = first(runs.step_time)
     time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
-    yield Beside(tables={"Memory by phase": _memory(runs), "Time of a step": time})
-    yield said(_fullest(runs), *_balance(runs))
+    yield SideBySide(tables={"Memory by phase": _memory(runs), "Time of a step": time})
+    yield make_lines(_fullest(runs), *_balance(runs))
     yield Title(text="Speed")
-    yield Pairs(pairs=_speed(runs))
-    yield from sure_blocks(plan, runs)
+    yield KeyValues(pairs=_speed(runs))
+    yield from uncertainty_blocks(plan, runs)
     yield from _run(runs)
 
 
@@ -61,7 +61,7 @@ def _memory(runs: RlRuns) -> Table:
     ]
     if host := first(runs.host_memory):
         rows.append(("in host memory", f"{host / GIB:,.1f}", ""))
-    return grid(("phase", "GiB", "%"), rows)
+    return text_table(("phase", "GiB", "%"), rows)
 
 
 def _fullest(runs: RlRuns) -> str:
@@ -76,7 +76,9 @@ def _balance(runs: RlRuns) -> list[str]:
     """What the step waits for, the split that would balance, and what is idle."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
-    words = [f"{side.capitalize()} is the bottleneck by {text.percent(first(step.imbalance))}"]
+    words = [
+        f"{side.capitalize()} is the bottleneck by {text.format_percent(first(step.imbalance))}"
+    ]
     is_apart = not bool(first(c.colocated))
     if is_apart:
         total = first(c.num_gpus)
@@ -86,12 +88,12 @@ def _balance(runs: RlRuns) -> list[str]:
         words.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
-        words.append(f"{text.percent(idle)} of the places of the engine's steps are idle")
+        words.append(f"{text.format_percent(idle)} of the places of the engine's steps are idle")
     lines = [f"{'; '.join(words)}."]
     if is_apart and not bool(first(step.overlaps)):
         lines.append(_turns(runs))
     if is_apart:
-        lines.append(TOLD_APART)
+        lines.append(ASYNC_ACCURACY_NOTE)
     if bool(first(step.overlaps)) or first(c.staleness) > 0:
         lines.append(OLDER)
     return lines
@@ -105,7 +107,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
     split = "split in whole nodes" if several else "split"
     if seconds >= own:
         return f"no other {split} is faster"
-    gain = text.percent(1 - seconds / own)
+    gain = text.format_percent(1 - seconds / own)
     return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
 
 
@@ -117,7 +119,9 @@ def _turns(runs: RlRuns) -> str:
     if other is None:
         return f"{words}."
     code = RlConfigurations.cast("placement", Placement[other.upper()])
-    seconds = text.duration(first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time))
+    seconds = text.format_duration(
+        first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time)
+    )
     return f"{words}: {other} with staleness 1 takes {seconds}."
 
 
@@ -127,16 +131,22 @@ def _speed(runs: RlRuns) -> dict[str, str]:
     times = {name: first(runs.step.times[name]) for name in PHASES}
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     return {
-        "step time": text.duration(first(runs.step_time)),
-        "samples/s": f"{text.significant(first(runs.samples_per_s))} ({work.samples:,} a step)",
-        "tokens/s": f"{text.count(tokens)} ({text.significant(tokens / num_gpus)} per GPU), "
-        "prompts included",
-        **{name: text.duration(times[name]) for name in hidden},
-        "places": f"{text.count(first(rollout.places))} answers at once in each of "
-        f"{text.value(first(runs.configurations.replicas))} engines, which are told "
-        f"{text.percent(first(rollout.configurations.gpu_memory_utilization))} of the memory",
-        "idle": f"trainer {text.percent(first(runs.trainer_idle))}, "
-        f"rollout {text.percent(first(runs.rollout_idle))} of the step",
+        "step time": text.format_duration(first(runs.step_time)),
+        "samples/s": (
+            f"{text.format_significant(first(runs.samples_per_s))} ({work.samples:,} a step)"
+        ),
+        "tokens/s": (
+            f"{text.format_count(tokens)} "
+            f"({text.format_significant(tokens / num_gpus)} per GPU), "
+            "prompts included"
+        ),
+        **{name: text.format_duration(times[name]) for name in hidden},
+        "places": f"{text.format_count(first(rollout.places))} answers at once in each of "
+        f"{text.format_parameter(first(runs.configurations.replicas))} engines, which are told "
+        f"{text.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
+        "the memory",
+        "idle": f"trainer {text.format_percent(first(runs.trainer_idle))}, "
+        f"rollout {text.format_percent(first(runs.rollout_idle))} of the step",
     }
 
 
@@ -145,20 +155,20 @@ def _run(runs: RlRuns) -> Iterator[Block]:
     site, work = runs.source.site, runs.source.setting.workload
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
-        "time to train": text.duration(first(runs.time_to_train)),
-        "GPU-hours": hours_words(number_in(runs.row, "gpu_hours")),
-        "calendar time": f"{text.duration(first(runs.calendar_time))}, failures as "
+        "time to train": text.format_duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_of_row(runs.row, "gpu_hours")),
+        "calendar time": f"{text.format_duration(first(runs.calendar_time))}, failures as "
         f"{site.reliability.name}",
         **campaign_pairs(runs.row),
         "cost": "price unknown: give --price",
     }
     if not math.isnan(site.price):
         hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
-        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
-        million = text.dollars(number_in(runs.row, "cost_per_million_trained_tokens_usd"))
+        pairs["cost"] = f"{text.format_usd(first(runs.cost))} at {hourly}"
+        million = text.format_usd(number_of_row(runs.row, "cost_per_million_trained_tokens_usd"))
         pairs["cost/Mtok"] = f"{million} per million trained tokens"
-    yield Pairs(pairs=pairs)
-    yield said(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+    yield KeyValues(pairs=pairs)
+    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:

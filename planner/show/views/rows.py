@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from planner.base.arrays import FloatArray
 from planner.base.cells import Value
-from planner.base.files import is_device, manifest_path, written_whole
+from planner.base.files import is_device, manifest_path, write_atomically
 from planner.base.text import printable
 from planner.base.units import to_si
 from planner.confidence.intervals import chance_below
@@ -180,7 +180,7 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
     with ExitStack() as stack:
 
         def opened(path: Path | None) -> TextIO | None:
-            return None if path is None else stack.enter_context(written_whole(path))
+            return None if path is None else stack.enter_context(write_atomically(path))
 
         beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
         yield RowFiles(opened(csv_path), opened(json_path), opened(beside))

@@ -14,9 +14,9 @@ from planner.base.cells import Row
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence
 from planner.decide.fitting import surer_options
-from planner.decide.levers import Lever
+from planner.decide.levers import CostLever
 from planner.decide.near import SURE
-from planner.decide.open_facts import moving_facts
+from planner.decide.open_facts import sensitive_assumptions
 from planner.optimize.collector import rows_of
 from planner.optimize.problem import limit_rows, with_rate
 from planner.optimize.result import COLUMN as SCALING
@@ -34,10 +34,10 @@ from planner.show.page import (
     Cell,
     Code,
     Column,
-    Pairs,
+    KeyValues,
     Title,
-    grid,
-    said,
+    make_lines,
+    text_table,
 )  # fmt: skip
 from planner.show.views.details import details_of, memory_blocks
 from planner.show.views.documents import add_estimate
@@ -55,27 +55,27 @@ from planner.show.views.rows import row_files
 from planner.show.views.sure import (
     reached_pairs,
     regret_words,
+    report_columns,
     short_open_lines,
-    sure_lines,
-    told_names,
+    uncertainty_lines,
 )
 from planner.show.views.told import (
     ends_in,
+    format_result,
     host_words,
     label,
     number_of,
     paged_words,
     plan_of,
+    result_cell,
     settings_text,
     share,
     short_plan,
     shortest_plan,
-    told,
-    told_cell,
     without_origin,
 )
 from planner.workloads.base import Evaluation, Workload
-from planner.workloads.pinned import answers_of, settings_of
+from planner.workloads.pinned import all_answers, non_default_parameters
 from planner.workloads.plan import Plan
 
 _MOST_ASSUMED = 4
@@ -87,7 +87,8 @@ def interrupted_message(plan: Plan, result: SearchResult) -> str:
     """How much of a search was done when it was interrupted."""
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
-        f"Interrupted after {text.count(done)} of {text.count(total)} configurations: "
+        f"Interrupted after {text.format_count(done)} of {text.format_count(total)} "
+        "configurations: "
         "the others may include better ones."
     )
 
@@ -98,15 +99,15 @@ def answer_blocks(
     top: int,
     *,
     is_full: bool = False,
-    levers: Sequence[Lever] = (),
+    levers: Sequence[CostLever] = (),
     shows_interruption: bool = True,
 ) -> Iterator[Block]:
     """What a search found, which ``levers`` would change it, and that it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
     if levers:
         yield GAP
-        yield said("What would change the answer:", mark=TOTAL, indent="")
-        yield said(*lever_lines(levers), most=_LINES)
+        yield make_lines("What would change the answer:", mark=TOTAL, indent="")
+        yield make_lines(*lever_lines(levers), most=_LINES)
     if result.interrupted and shows_interruption:
         yield Title(text=interrupted_message(plan, result))
     if is_full:
@@ -123,14 +124,14 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
     yield from comparisons_blocks(plan, result, is_full=True)
     column = of_objective(plan, plan.problem.objectives[0].name, result.table)
     if result.table and (line := regret_words(result.regret, label(column))):
-        yield said(line, indent="")
+        yield make_lines(line, indent="")
     yield from front_blocks(plan, result, top)
     if result.recommended is not None:
         yield from points_blocks(plan, result)
         details = details_of(plan)
         row = result.recommended_row
         yield Title(text=f"The recommended {plan.workload.wording.noun}")
-        yield said(settings_text(plan, row), indent="", most=_ALL_LINES)
+        yield make_lines(settings_text(plan, row), indent="", most=_ALL_LINES)
         yield from details.memory_and_speed(plan, result.recommended)
         yield from surer_blocks(plan, row)
         yield Title(text=details.to_see)
@@ -139,15 +140,15 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
 
 def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
     """The question, the plan to launch, what else there was, and what to ask next."""
-    yield from _asked_blocks(plan)
+    yield from _question_blocks(plan)
     if result.recommended is None:
         return
     row = result.recommended_row
     yield GAP
-    yield said(headline(plan, result), mark=BEST, indent="")
+    yield make_lines(headline(plan, result), mark=BEST, indent="")
     for line in (proven_line(plan, result), _tied_line(plan, result)):
         if line:
-            yield said(line, most=_LINES)
+            yield make_lines(line, most=_LINES)
     yield from _reached_blocks(plan, result.recommended, row)
     yield from surer_blocks(plan, row)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
@@ -155,31 +156,33 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     better = result.better_tied
     is_told = better is not None and better.row[column] == best[column]
     if not is_told and (line := fastest_line(column, row, best, short_plan(plan, best))):
-        yield said(line)
+        yield make_lines(line)
     if line := solid_line(plan, result, row):
-        yield said(line)
+        yield make_lines(line)
     yield from comparisons_blocks(plan, result)
     yield from short_front_blocks(plan, result, top, row)
     yield GAP
-    yield said("In full: this command with --full, or this plan alone:", mark=TOTAL, indent="")
+    yield make_lines(
+        "In full: this command with --full, or this plan alone:", mark=TOTAL, indent=""
+    )
     yield Code(text=estimate_command(plan, row))
 
 
-def one_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The question of one configuration, and what it reaches and costs."""
-    row = first_row(found.table())
-    yield from _asked_blocks(plan)
+    row = first_row(evaluation.table())
+    yield from _question_blocks(plan)
     yield GAP
-    yield said(short_plan(plan, row), mark=TOTAL, indent="")
-    yield from _reached_blocks(plan, found.candidates, row)
+    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
+    yield from _reached_blocks(plan, evaluation.candidates, row)
 
 
-def _asked_blocks(plan: Plan) -> Iterator[Block]:
+def _question_blocks(plan: Plan) -> Iterator[Block]:
     """The question, and in a few lines what nobody gave."""
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
-        yield said(assumed, most=_MOST_ASSUMED)
-    yield said(*plan_prices_lines(plan), most=_MOST_ASSUMED)
+        yield make_lines(assumed, most=_MOST_ASSUMED)
+    yield make_lines(*plan_prices_lines(plan), most=_MOST_ASSUMED)
 
 
 def assumed_line(plan: Plan) -> str:
@@ -197,18 +200,20 @@ def _reached_blocks(
     plan: Plan, candidates: Candidates, row: Mapping[str, object]
 ) -> Iterator[Block]:
     if line := load_line(plan, candidates):
-        yield said(line)
+        yield make_lines(line)
     if plan.request.replay:
         yield from replay_blocks(plan, candidates)
     sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
-    facts = moving_facts(plan, candidates)
-    yield Pairs(pairs=recommended_pairs(plan, row, sure), is_beside=True)
+    facts = sensitive_assumptions(plan, candidates)
+    yield KeyValues(pairs=recommended_pairs(plan, row, sure), is_two_column=True)
     asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     limits = limit_rows(candidates, asked) if sure is not None else ()
     basis = "" if sure is None else sure.basis
-    yield said(*signed_lines({**candidates.source.asked, **row}))
-    yield said(
-        *sure_lines(basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])),
+    yield make_lines(*signed_lines({**candidates.source.question_columns, **row}))
+    yield make_lines(
+        *uncertainty_lines(
+            basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])
+        ),
         *short_open_lines(plan, facts),
     )
 
@@ -216,8 +221,11 @@ def _reached_blocks(
 def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
     """What fits more surely than a plan that does not fit surely."""
     if options := surer_options(plan, row):
-        words = (f"{option} ({text.fits(chance)})" for option, chance in options.items())
-        yield said(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
+        words = (
+            f"{option} ({text.format_fit_probability(chance)})"
+            for option, chance in options.items()
+        )
+        yield make_lines(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
 
 
 def recommended_pairs(
@@ -227,10 +235,12 @@ def recommended_pairs(
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
     source = plan.source_of(row)
     machine = source.setting.machine
-    told_of = told_names(plan.workload.wording, goals, limited(plan, row), row, source.asked)
+    told_of = report_columns(
+        plan.workload.wording, goals, limited(plan, row), row, source.question_columns
+    )
     ends = intervals(row, sure)
     capacity = machine.gpu.allocatable_memory / GIB
-    pairs = {} if plan.counts else {"GPUs": text.count(number_of(row, "num_gpus"))}
+    pairs = {} if plan.counts else {"GPUs": text.format_count(number_of(row, "num_gpus"))}
     pairs |= reached_pairs(told_of, row, ends, capacity)
     on_host = host_words(row, machine)
     beside = {"host memory": on_host, "paged": paged_words(row)}
@@ -250,7 +260,9 @@ def headline(plan: Plan, result: SearchResult) -> str:
     chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
     known = [float(chance) for chance in chances if chance is not None]
     if known:
-        words.append(f"{text.chance(min(known))} likely to keep {_limits_words(len(known))}")
+        words.append(
+            f"{text.format_probability(min(known))} likely to keep {_limits_words(len(known))}"
+        )
     return "; ".join(words)
 
 
@@ -274,7 +286,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     mine, other = number_of(best.row, column), number_of(row, column)
     away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
-    reached = told(column, row[column], ends_in(column, row))
+    reached = format_result(column, row[column], ends_in(column, row))
     where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
     return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
 
@@ -295,23 +307,23 @@ def tied_words(
     """That published runs do not tell a plan from one that is predicted to be ``better``."""
     mine, other = number_of(row, column), number_of(better, column)
     where = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
-    words = [f"{label(column)} {told(column, other, ends_in(column, better))}"]
+    words = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
     words += [f"{share(abs(other / mine - 1))} better"] if mine else []
     words += ["not proven"] if better.get(RUNS) == 0 else []
     return f"Tied with {where}{plan_of(workload, better)}: {', '.join(words)}"
 
 
-def lever_lines(levers: Iterable[Lever]) -> Iterator[str]:
+def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
     """A line for each question, with its other answers, what moves most first."""
-    by_name: dict[str, list[Lever]] = {}
+    by_name: dict[str, list[CostLever]] = {}
     for one in levers:
         by_name.setdefault(one.name, []).append(one)
     for name, several in by_name.items():
         first = several[0]
-        reached = told(first.column, first.row[first.column])
+        reached = format_result(first.column, first.row[first.column])
         others = [f"{one.other} {100 * one.change:+,.0f} %" for one in several]
         others[0] += f" ({label(first.column)} {reached})"
-        yield f"{name} ({first.own} here): {', '.join(others)}"
+        yield f"{name} ({first.current} here): {', '.join(others)}"
         if name == "contract" and (line := charged_whole_line({o.other: o.row for o in several})):
             yield line
 
@@ -324,7 +336,7 @@ def fastest_line(
     gain = abs(other / mine - 1) if mine else 0.0
     if not gain >= _SAME:  # unknown numbers among them
         return ""
-    gained = f"{label(column)} {told(column, best[column])}, {share(gain)} better"
+    gained = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
     return f"Best by {label(column)}: {words}; {gained}"
 
 
@@ -336,7 +348,7 @@ def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> s
     for other in rows_of(full_columns(compared.table, plan.problem.sources)):
         if not _doubts(plan, other):
             column = of_objective(plan, goal, other)
-            words = told(column, other[column], ends_in(column, other))
+            words = format_result(column, other[column], ends_in(column, other))
             return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {words}"
     return ""
 
@@ -346,7 +358,7 @@ def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
     return any(offer is not None and offer.doubts for offer in offers)
 
 
-def own_line(
+def starting_plan_line(
     plan: Plan, row: Mapping[str, object], own: Mapping[str, object], rejected: str
 ) -> str:
     """The user's own plan beside the recommended one, and what it loses."""
@@ -358,7 +370,7 @@ def own_line(
     if math.isnan(mine) or math.isnan(better) or not better:
         return name
     away = abs(mine / better - 1)
-    words = f"{label(column)} {told(column, own[column])}"
+    words = f"{label(column)} {format_result(column, own[column])}"
     return (
         f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
     )
@@ -368,7 +380,7 @@ def held_line(plan: Plan, own: Mapping[str, object]) -> str:
     """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
     names = terms_about("learning_setting", plan.workload.name)
     kept = [name for name in names if plan.request.settings.get(name) == own[name]]
-    told = ", ".join(f"{name} {text.value(own[name])}" for name in kept)
+    told = ", ".join(f"{name} {text.format_parameter(own[name])}" for name in kept)
     return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
 
 
@@ -389,9 +401,9 @@ def comparisons_blocks(
             line = (
                 f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): {', '.join(words)}"
             )
-            yield said(line, most=_LINES)
+            yield make_lines(line, most=_LINES)
             for reason in without_plan_lines(plan, compared) if is_long else ():
-                yield said(reason, most=_LINES)
+                yield make_lines(reason, most=_LINES)
     for axis in tables:
         compared = result.comparisons[axis]
         yield GAP
@@ -403,9 +415,9 @@ def comparisons_blocks(
         if axis == "contract":
             rows = rows_of(full_columns(compared.table, plan.problem.sources))
             lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
-            yield said(*lines, most=_ALL_LINES)
+            yield make_lines(*lines, most=_ALL_LINES)
         for line in without_plan_lines(plan, compared):
-            yield said(line, most=_ALL_LINES if is_full else 2)
+            yield make_lines(line, most=_ALL_LINES if is_full else 2)
 
 
 def _words(axis: str) -> str:
@@ -416,7 +428,7 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
     """As `_changes`, with what each value but the first reaches."""
     column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
     changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
-    reached = [f": {told(column, value)}" for value in others]
+    reached = [f": {format_result(column, value)}" for value in others]
     return [words + more for words, more in zip_longest(changes, ["", *reached], fillvalue="")]
 
 
@@ -424,10 +436,15 @@ def _changes(plan: Plan, compared: Comparison) -> list[str]:
     """Each value of an axis with what it loses or gains against the first."""
     table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
     found = [
-        " ".join([text.value(value), *([change] if at and (change := _change(sign, loss)) else [])])
+        " ".join(
+            [
+                text.format_parameter(value),
+                *([change] if at and (change := _change(sign, loss)) else []),
+            ]
+        )
         for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
-    return found + [f"{text.value(value)} no plan" for value in compared.without_plan]
+    return found + [f"{text.format_parameter(value)} no plan" for value in compared.without_plan]
 
 
 def _change(sign: int, loss: float) -> str:
@@ -447,9 +464,9 @@ def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int)
         column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
     )  # fmt: skip
     cells = [*zip(*(one.cells for one in made), strict=True)]
-    yield grid([one.header for one in made], cells, words=(0, 1), marked=[BEST])
+    yield text_table([one.header for one in made], cells, words=(0, 1), marked=[BEST])
     if left:
-        yield said(f"and {left} more: --full")
+        yield make_lines(f"and {left} more: --full")
 
 
 def compared_columns(
@@ -468,7 +485,10 @@ def compared_columns(
     The plans were chosen by ``goal``, of which ``column`` tells; low is better if ``sign`` is 1.
     """
     reached = [
-        replace(told_cell(column, row, told(column, row[column], ends_in(column, row))), more="")
+        replace(
+            result_cell(column, row, format_result(column, row[column], ends_in(column, row))),
+            more="",
+        )
         if column in row
         else Cell(text="")
         for row in rows
@@ -479,7 +499,7 @@ def compared_columns(
     ]
     scaling = [number_of(row, SCALING) for row in rows if SCALING in row]
     plans = [shortest_plan(workload, axes, row, axis) for row in rows]
-    values = [text.value(row[axis]) for row in rows]
+    values = [text.format_parameter(row[axis]) for row in rows]
     return [
         Column(axis, values, f"by {_words(axis)}", numeric=False),
         Column("plan", plans, "plan", numeric=False),
@@ -499,7 +519,7 @@ def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
     """Values without a plan by why, in words, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
-        reasons.setdefault(reason, []).append(text.value(value))
+        reasons.setdefault(reason, []).append(text.format_parameter(value))
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     return [
         f"no plan: {len(values)} ({reason}): {', '.join(values)}"
@@ -513,7 +533,7 @@ def estimate_command(plan: Plan, row: Row) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
     workload, request = plan.workload, plan.request
     words = [] if workload.name == Request.workload else ["--workload", workload.name]
-    answers = answers_of(plan, row)
+    answers = all_answers(plan, row)
     for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
             words += [term.option_name, str(row[name])]
@@ -522,7 +542,7 @@ def estimate_command(plan: Plan, row: Row) -> str:
     words += ["--gpus", str(row["num_gpus"])]
     known = terms_of(workload.name, "parameter")
     usual = workload.unset(plan.source_of(row))
-    for name, value in settings_of(workload.name, row, usual).items():
+    for name, value in non_default_parameters(workload.name, row, usual).items():
         short = known[name].short if name in known else ""
         words += ["--set", f"{short or name}={str(value).lower()}"]
     if request.specs is not None:
@@ -542,34 +562,34 @@ def _option(term: Term, answer: object, plain: object) -> list[str]:
     return [term.option_name, text]
 
 
-def estimate_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The question, the configuration, its memory, its time by part, module and operator."""
     details = details_of(plan)
-    yield from _head_blocks(plan, found)
-    yield from details.memory_and_speed(plan, found.candidates)
-    yield from details.more(plan, found)
+    yield from _head_blocks(plan, evaluation)
+    yield from details.memory_and_speed(plan, evaluation.candidates)
+    yield from details.more(plan, evaluation)
     yield from assumed_blocks(plan)
 
 
-def misfit_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """The memory of a configuration that is possible but too large for the GPU."""
-    yield from _head_blocks(plan, found)
-    yield from memory_blocks(found.candidates)
+    yield from _head_blocks(plan, evaluation)
+    yield from memory_blocks(evaluation.candidates)
     yield GAP
 
 
-def _head_blocks(plan: Plan, found: Evaluation) -> Iterator[Block]:
+def _head_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
     yield from question_blocks(plan)
     yield from defaults_blocks(plan)
-    if line := load_line(plan, found.candidates):
+    if line := load_line(plan, evaluation.candidates):
         yield GAP
-        yield said(line)
+        yield make_lines(line)
     yield Title(text="The configuration")
-    yield said(settings_text(plan, found.candidates.row), indent="", most=100)
+    yield make_lines(settings_text(plan, evaluation.candidates.row), indent="", most=100)
 
 
 def write_estimate(
-    path: Path | None, plan: Plan, found: Evaluation, command: Sequence[str], **more: object
+    path: Path | None, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
 ) -> None:
     """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
 
@@ -578,4 +598,4 @@ def write_estimate(
     if path is None:
         return
     with row_files(None, path) as files:
-        add_estimate(files, plan, found, command, **more)
+        add_estimate(files, plan, evaluation, command, **more)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.cells import Value, number
+from planner.base.cells import Value, number_or_nan
 from planner.base.units import HOUR
 from planner.decide.sizing.by_length import LengthPools
-from planner.decide.sizing.envelope import Yield
+from planner.decide.sizing.envelope import BudgetResult
 from planner.decide.sizing.fleet import Size
 from planner.decide.sizing.services import SharedFleet
 from planner.decide.sizing.size import Sizes
-from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fitted, said
+from planner.show.page import BEST, GAP, TOTAL, Block, Cell, Column, Title, fit_table, make_lines
 from planner.show.views.documents import question_manifest
 from planner.show.views.rows import RowFiles, blocks
 from planner.show.views.told import layout_of, number_of
@@ -23,7 +23,7 @@ PLACED, POOLS = "Where each service runs", "GPUs that they share"
 CUTS = "Where prompts are cut"
 _ENDS, _DAY = "prompts_up_to", "cost_per_day_usd"
 _AS_MUCH = 0.005
-_PEAK, _ALONE = "peak_request_rate", "alone_per_day_usd"
+_PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
 Rows = Sequence[Mapping[str, object]]
 _MOST_TYPES = 5
 _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
@@ -33,50 +33,58 @@ def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
     """The answer in words, where each service runs, and the GPUs of each type."""
     yield from _placed(answer_lines(fleet), fleet.rows)
     yield Title(text=POOLS)
-    yield fitted(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+    yield fit_table(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
 
 
 def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
     """The answer in words, and what runs where."""
     title, *others = lines
-    yield said(title, mark=TOTAL, indent="")
+    yield make_lines(title, mark=TOTAL, indent="")
     yield GAP
-    yield said(*others)
+    yield make_lines(*others)
     yield Title(text=PLACED)
-    yield fitted(placed_columns(rows), lambda name: _RANKS.get(name, 2))
+    yield fit_table(placed_columns(rows), lambda name: _RANKS.get(name, 2))
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
     """How many GPUs all take, what they cost, and where the next best type is no choice."""
-    pools = ", ".join(f"{text.count(pool.most)} {pool.gpu}" for pool in fleet.pools)
+    pools = ", ".join(f"{text.format_count(pool.most)} {pool.gpu}" for pool in fleet.pools)
     lines = [f"{len(fleet.placements)} services on {pools}"]
     if math.isfinite(fleet.cost):
         lines.append(
-            f"{text.count(fleet.cost)} USD a day, {text.count(fleet.cost_per_month)} a month."
+            f"{text.format_count(fleet.cost)} USD a day, "
+            f"{text.format_count(fleet.cost_per_month)} a month."
         )
     others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
     if len(others) > 1:
-        told = ", ".join(f"{gpu} {text.count(cost)} USD" for gpu, cost in others[:_MOST_TYPES])
+        told = ", ".join(
+            f"{gpu} {text.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
+        )
         lines.append(f"All on one type, whatever its stock: {told} a day.")
     for pool in fleet.pools:
         if pool.of_peaks > pool.most:
             lines.append(
-                f"{pool.gpu}: the peaks of its services add up to {text.count(pool.of_peaks)} "
-                f"GPUs, {text.count(pool.most)} are needed at once."
+                f"{pool.gpu}: the peaks of its services add up to "
+                f"{text.format_count(pool.of_peaks)} "
+                f"GPUs, {text.format_count(pool.most)} are needed at once."
             )
         if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
             lines.append(
-                f"{pool.gpu}: {text.count(pool.held)} held all day {pool.terms.base_contract} at "
-                f"{text.dollars(pool.terms.base * HOUR)} an hour, beyond them "
-                f"{pool.terms.hourly_contract} at {text.dollars(pool.terms.hourly * HOUR)}."
+                f"{pool.gpu}: {text.format_count(pool.held)} held all day "
+                f"{pool.terms.base_contract} at "
+                f"{text.format_usd(pool.terms.base * HOUR)} an hour, beyond them "
+                f"{pool.terms.hourly_contract} at {text.format_usd(pool.terms.hourly * HOUR)}."
             )
     for placement in fleet.placements:
-        known = {gpu: cost for gpu, cost in placement.alone.items() if math.isfinite(cost)}
+        known = {
+            gpu: cost for gpu, cost in placement.standalone_costs.items() if math.isfinite(cost)
+        }
         best = min(known, key=known.__getitem__)
         if best not in placement.gpus:
             lines.append(
                 f"{placement.service.name}: alone {best} would be cheaper, "
-                f"{text.count(known[best])} USD a day; others use it, or its stock is too small."
+                f"{text.format_count(known[best])} USD a day; others use it, or its stock is "
+                "too small."
             )
     if not fleet.is_proven:
         lines.append("Too many ways to look at all: another may cost less.")
@@ -97,7 +105,7 @@ def placed_columns(rows: Rows) -> list[Column]:
         Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(mine, _PEAK)], "requests /s"),
         Column("gpu", [str(row["gpu"]) for row in mine], "GPU", numeric=False),
         Column("number", [_count(n) for n in _all(mine, "num_gpus")], "GPUs"),
-        Column("a_day", [_count(n) for n in _all(mine, _ALONE)], "all here USD/day"),
+        Column("a_day", [_count(n) for n in _all(mine, _STANDALONE_COLUMNS)], "all here USD/day"),
         Column("others", [_others(row, rows) for row in mine], "all there USD/day", numeric=False),
         Column("plan", plans, numeric=False),
     ]
@@ -115,8 +123,8 @@ def _others(mine: Mapping[str, object], rows: Rows) -> str:
             continue
         told = ": no"
         if row["feasible"]:
-            cost = text.count(number_of(row, _ALONE))
-            told = f" {text.count(number_of(row, 'num_gpus'))}: {cost}"
+            cost = text.format_count(number_of(row, _STANDALONE_COLUMNS))
+            told = f" {text.format_count(number_of(row, 'num_gpus'))}: {cost}"
         others.append(f"{row['gpu']}{told}")
     return "; ".join(others)
 
@@ -137,7 +145,7 @@ def pool_columns(rows: Rows) -> list[Column]:
 
 
 def _count(number: float) -> Cell:
-    return Cell(text=text.count(number) if math.isfinite(number) else "-", number=number)
+    return Cell(text=text.format_count(number) if math.isfinite(number) else "-", number=number)
 
 
 def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
@@ -147,43 +155,49 @@ def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) ->
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
 
 
-def length_pools_blocks(found: LengthPools) -> Iterator[Block]:
+def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
     """Whether pools by length take less than one, why, and where prompts were cut."""
-    yield from _placed(length_pools_lines(found), found.rows)
-    if len(found.cuts) > 1:
+    yield from _placed(length_pools_lines(pools), pools.rows)
+    if len(pools.cuts) > 1:
         yield Title(text=CUTS)
-        yield fitted(cut_columns(cut_rows(found)), lambda _: 0)
+        yield fit_table(cut_columns(cut_rows(pools)), lambda _: 0)
 
 
 def length_pools_lines(found: LengthPools) -> list[str]:
     """Which is less, pools by length or one of all, and why."""
     pools, mixed = found.pools, found.mixed
     each = " + ".join(
-        text.count(part.peak.num_gpus) for placement in pools.placements for part in placement.parts
+        text.format_count(part.peak.num_gpus)
+        for placement in pools.placements
+        for part in placement.parts
     )
     lines = [
-        f"{len(pools.placements)} pools by length: {text.count(pools.num_gpus)} GPUs ({each}), "
-        f"{text.count(pools.cost)} USD a day; one pool: {text.count(mixed.num_gpus)} GPUs, "
-        f"{text.count(mixed.cost)} USD"
+        f"{len(pools.placements)} pools by length: {text.format_count(pools.num_gpus)} GPUs "
+        f"({each}), "
+        f"{text.format_count(pools.cost)} USD a day; one pool: "
+        f"{text.format_count(mixed.num_gpus)} GPUs, "
+        f"{text.format_count(mixed.cost)} USD"
     ]
     if len(pools.placements) < 2:
         return [*lines, "All prompts are in one pool."]
     of_pools, of_mixed = found.unlimited
     kept = (
-        f"keeping limits of latency takes {text.count(pools.num_gpus - of_pools)} GPUs of pools, "
-        f"{text.count(mixed.num_gpus - of_mixed)} of one; the rest {text.count(of_pools)} and "
-        f"{text.count(of_mixed)}."
+        f"keeping limits of latency takes {text.format_count(pools.num_gpus - of_pools)} GPUs "
+        "of pools, "
+        f"{text.format_count(mixed.num_gpus - of_mixed)} of one; the rest "
+        f"{text.format_count(of_pools)} and "
+        f"{text.format_count(of_mixed)}."
     )
     fewer = mixed.num_gpus - pools.num_gpus
     is_by_limits = 2 * abs(found.limits_saved) > abs(fewer) and found.limits_saved * fewer > 0
     if abs(found.saved) < _AS_MUCH:
         why = "Pools take as much as one:"
     elif found.saved > 0:
-        share = text.percent(found.saved)
+        share = text.format_percent(found.saved)
         cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
         why = f"Pools save {share}; the gain is in the {cause}:"
     else:
-        share = text.percent(-found.saved)
+        share = text.format_percent(-found.saved)
         cause = (
             "each keeps every limit for its own prompts, the longest too"
             if is_by_limits
@@ -193,14 +207,14 @@ def length_pools_lines(found: LengthPools) -> list[str]:
     return [*lines, f"{why} {kept}"]
 
 
-def cut_rows(found: LengthPools) -> list[dict[str, Value]]:
+def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
     """A row for each cut of the prompts: its ends and what pools cost a day."""
     return [
         {
             _ENDS: ", ".join(f"{end}" for end in cut.ends),
             _DAY: cut.cost if math.isfinite(cut.cost) else None,
         }
-        for cut in found.cuts
+        for cut in pools.cuts
     ]
 
 
@@ -231,9 +245,9 @@ _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profi
 def envelope_words(sizes: Sizes) -> str:
     """The watts and the dollars, for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
-    words = [] if power is None else [text.watts(power)]
+    words = [] if power is None else [text.format_kw(power)]
     if budget is not None:
-        words.append(f"{text.dollars(budget.rate * HOUR)} an hour")
+        words.append(f"{text.format_usd(budget.rate * HOUR)} an hour")
     return " and ".join(words)
 
 
@@ -264,45 +278,50 @@ def _or(value: float, other: float) -> float:
     return other if math.isnan(value) else value
 
 
-def _per_million(one: Yield) -> float:
-    return number(one.fleet.row["cost_per_million_tokens_usd"])
+def _per_million(budget_result: BudgetResult) -> float:
+    return number_or_nan(budget_result.fleet.row["cost_per_million_tokens_usd"])
 
 
-def _line(word: str, size: Size, one: Yield) -> str:
-    row, workload = one.fleet.row, workload_of("serve")
-    each = number(row["tokens_per_s_per_user"])
+def _line(word: str, size: Size, budget_result: BudgetResult) -> str:
+    row, workload = budget_result.fleet.row, workload_of("serve")
+    each = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
-        f"{word}: {text.count(one.fleet.num_gpus)} x {size.gpu} {size.contract}".rstrip(),
+        f"{word}: {text.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
+        f"{size.contract}".rstrip(),
         f"{row['engine']}, {(workload.wording.brief or workload.wording.in_short)(row)}",
-        f"{text.large(one.output_tokens)} output tokens/s",
-        f"{text.significant(number(row['requests_per_s']))} requests/s of {text.count(one.users)} "
-        f"users at once with {text.significant(each)} tokens/s each",
+        f"{text.format_large(budget_result.output_tokens)} output tokens/s",
+        f"{text.format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
+        f"{text.format_count(budget_result.users)} "
+        f"users at once with {text.format_significant(each)} tokens/s each",
     ]
-    if math.isfinite(one.megawatts):
-        parts.append(f"{text.watts(1e6 * one.megawatts)}")
-    if math.isfinite(one.fleet.cost):
-        million = text.significant(_per_million(one))
-        parts.append(f"{text.dollars(one.fleet.cost)} per hour, {million} USD/Mtok")
-    if math.isfinite(one.profit):
-        parts.append(f"{text.dollars(one.profit)} profit per hour")
+    if math.isfinite(budget_result.megawatts):
+        parts.append(f"{text.format_kw(1e6 * budget_result.megawatts)}")
+    if math.isfinite(budget_result.fleet.cost):
+        million = text.format_significant(_per_million(budget_result))
+        parts.append(f"{text.format_usd(budget_result.fleet.cost)} per hour, {million} USD/Mtok")
+    if math.isfinite(budget_result.profit):
+        parts.append(f"{text.format_usd(budget_result.profit)} profit per hour")
     return "; ".join(parts)
 
 
-def _price_line(one: Yield) -> str:
+def _price_line(budget_result: BudgetResult) -> str:
     """At which price its tokens would be sold, and from which load on that pays."""
-    offer = one.offer
+    offer = budget_result.offer
     if offer is None:
-        return f"No profit: {one.api.note[:1].lower()}{one.api.note[1:]}"
-    price, number_of_prices = offer.price, len(one.api.current) or len(one.api.offers)
+        return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
+    price, number_of_prices = (
+        offer.price,
+        len(budget_result.api.current) or len(budget_result.api.offers),
+    )
     in_out = " and ".join(
-        f"{text.significant(_MILLION * each)} USD {word}"
+        f"{text.format_significant(_MILLION * each)} USD {word}"
         for each, word in ((price.input, "in"), (price.output, "out"))
     )
     age = " (old)" if price.is_old else ""
     return (
         f"Profit: all tokens sold at full load at the median of {number_of_prices} published API "
         f"prices{age}, {price.provider} with {in_out} per Mtok, less the price of the GPUs. The "
-        f"first pays from {text.percent(offer.utilization)} of its load on."
+        f"first pays from {text.format_percent(offer.utilization)} of its load on."
     )
 
 
@@ -311,7 +330,7 @@ def carried_blocks(sizes: Sizes) -> Iterator[Block]:
     sure = sizes.request.limit_confidence
     rows = [row for size in sizes.found for row in size.rows(sure)]
     yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
-    yield fitted(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
+    yield fit_table(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
 
 
 def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
@@ -319,12 +338,12 @@ def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
 
     def cells(name: str, scale: float = 1.0) -> list[Cell]:
         values = [number_of(row, name) / scale for row in rows]
-        return [Cell(text=text.significant(value), number=value) for value in values]
+        return [Cell(text=text.format_significant(value), number=value) for value in values]
 
     def counts(name: str) -> list[Cell]:
         values = [number_of(row, name) for row in rows]
         return [
-            Cell(text=text.count(value) if math.isfinite(value) else "-", number=value)
+            Cell(text=text.format_count(value) if math.isfinite(value) else "-", number=value)
             for value in values
         ]
 

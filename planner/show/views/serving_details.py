@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.units import GIB
 from planner.estimators.inference.burst import Burst
 from planner.estimators.inference.estimate import ServingEstimate
@@ -14,12 +14,12 @@ from planner.estimators.inference.percentiles import percentile
 from planner.estimators.inference.step import InferenceStep
 from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.steps import step_timeline
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.source import Candidates, first_row
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.question.terms import is_of_answers, terms_about
-from planner.show.page import GAP, TOTAL, Block, Pairs, Table, Title, grid, said
-from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, sure_blocks
+from planner.show.page import GAP, TOTAL, Block, KeyValues, Table, Title, make_lines, text_table
+from planner.show.views.details import OTHERS, Details, by_module, memory_blocks, uncertainty_blocks
 from planner.show.views.load import start_pairs
 from planner.show.views.told import (
     electricity_pairs,
@@ -32,7 +32,7 @@ from planner.show.views.told import (
 from planner.specs.serving import ServingWorkload
 from planner.workloads.base import Evaluation
 from planner.workloads.batches import Batches
-from planner.workloads.deployments import Deployments, Serving
+from planner.workloads.deployments import Deployments, TokenGeneration
 from planner.workloads.plan import Plan
 from planner.workloads.replicas import Replicas
 from planner.workloads.serving import decode_step, inference_steps
@@ -47,27 +47,31 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     if not isinstance(at_load, Replicas):
         yield from memory_blocks(candidates, of="decode GPU")
         pairs = {
-            "time to first token": text.duration(number_in(row, "time_to_first_token_s")),
-            "time per output token": text.duration(number_in(row, "time_per_output_token_s")),
-            "request latency": text.duration(number_in(row, "request_latency_s")),
+            "time to first token": text.format_duration(
+                number_of_row(row, "time_to_first_token_s")
+            ),
+            "time per output token": text.format_duration(
+                number_of_row(row, "time_per_output_token_s")
+            ),
+            "request latency": text.format_duration(number_of_row(row, "request_latency_s")),
             **pairs,
         }
     else:
         yield from memory_blocks(candidates)
-        held = number_in(row, "concurrency")
+        held = number_of_row(row, "concurrency")
         if "capacity_requests_per_s" in row:
             held = first(at_load.in_flight)
-        requests = text.count(held)
+        requests = text.format_count(held)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
         row, shortens=candidates.setting.engine.memory.shortens_longest
     ):  # to compare
         yield Title(text="As the engine's log has it")
-        yield Pairs(pairs=start)
+        yield KeyValues(pairs=start)
     yield Title(text="Speed")
-    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
-    yield from sure_blocks(plan, candidates)
+    yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
+    yield from uncertainty_blocks(plan, candidates)
 
 
 def _latency_table(estimate: ServingEstimate) -> Table:
@@ -82,38 +86,41 @@ def _latency_table(estimate: ServingEstimate) -> Table:
     rows = [
         (
             name.replace("_", " "),
-            text.duration(first(mean)),
-            *(text.duration(first(percentile(estimate, name, share))) for share in _SHARES),
+            text.format_duration(first(mean)),
+            *(text.format_duration(first(percentile(estimate, name, share))) for share in _SHARES),
         )
         for name, mean in means.items()
         if name in shown
     ]
-    return grid(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
+    return text_table(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
 
 
 def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
     """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
-    used = text.percent(number_of(row, "utilization"))
-    held = text.count(number_of(row, "most_sequences"))
-    rate = text.significant(number_of(row, "requests_per_s"))
+    used = text.format_percent(number_of(row, "utilization"))
+    held = text.format_count(number_of(row, "most_sequences"))
+    rate = text.format_significant(number_of(row, "requests_per_s"))
     most = number_of(row, "capacity_requests_per_s")
     pairs = {
-        "tokens/s/user": text.significant(number_of(row, "tokens_per_s_per_user")),
-        "requests/s": rate if math.isnan(most) else f"{rate} of {text.significant(most)} at most",
-        "output tokens/s": f"{text.significant(number_of(row, 'output_tokens_per_s'))} "
-        f"({text.significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
-        "all tokens/s": f"{text.significant(number_of(row, 'tokens_per_s'))} "
-        f"({text.significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), prompts included",
+        "tokens/s/user": text.format_significant(number_of(row, "tokens_per_s_per_user")),
+        "requests/s": rate
+        if math.isnan(most)
+        else f"{rate} of {text.format_significant(most)} at most",
+        "output tokens/s": f"{text.format_significant(number_of(row, 'output_tokens_per_s'))} "
+        f"({text.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
+        "all tokens/s": f"{text.format_significant(number_of(row, 'tokens_per_s'))} "
+        f"({text.format_significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), "
+        "prompts included",
         "utilization": f"{used} of the time computes prompts",
         "most requests": f"{held} per replica find room in its memory",
         "cost": "price unknown: give --price",
     }
     if row["prefill_gpu"] is not None:
         pairs["utilization"] = f"{used} load of the prefill workers"
-        pairs["KV transfer"] = text.duration(number_of(row, "transfer_time_s"))
+        pairs["KV transfer"] = text.format_duration(number_of(row, "transfer_time_s"))
     if not math.isnan(time := number_of(row, "encoder_time_s")):
-        share = text.percent(number_of(row, "encoder_share"))
-        pairs["encoder"] = f"{text.duration(time)} of a prompt, {share} of the time"
+        share = text.format_percent(number_of(row, "encoder_share"))
+        pairs["encoder"] = f"{text.format_duration(time)} of a prompt, {share} of the time"
     hourly, million = (
         number_of(row, "cost_per_hour_usd"),
         number_of(row, "cost_per_million_tokens_usd"),
@@ -127,31 +134,34 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         del pairs["most requests"]  # there is no cache that has to have room
     if math.isfinite(hourly):
         pairs["cost"] = (
-            f"{text.dollars(million)} per million {tokens}, {text.dollars(hourly)} per hour"
+            f"{text.format_usd(million)} per million {tokens}, {text.format_usd(hourly)} per hour"
         )
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
     return pairs
 
 
-def _more_of_deployment(_: Plan, found: Evaluation) -> Iterator[Block]:
-    if isinstance(found.detail, Burst):
-        yield from _burst_blocks(found.detail)
-    elif isinstance(found.candidates, Deployments):
-        yield from latency_blocks(found.candidates)
-    yield from steps_blocks(_steps(found.candidates))
+def _more_of_deployment(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    if isinstance(evaluation.detail, Burst):
+        yield from _burst_blocks(evaluation.detail)
+    elif isinstance(evaluation.candidates, Deployments):
+        yield from latency_blocks(evaluation.candidates)
+    yield from steps_blocks(_steps(evaluation.candidates))
 
 
 def _burst_blocks(burst: Burst) -> Iterator[Block]:
-    yield Title(text=f"A burst of {text.count(burst.num_requests)} requests at once")
+    yield Title(text=f"A burst of {text.format_count(burst.num_requests)} requests at once")
     latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
     firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
     waves = burst.per_replica / burst.in_a_wave
-    yield Pairs(
+    yield KeyValues(
         pairs={
-            "makespan": text.duration(burst.makespan),
-            "requests/s": text.significant(burst.num_requests / burst.makespan),
-            "waves": f"{text.significant(waves)} of {text.count(burst.in_a_wave)} requests "
-            "a replica",
+            "makespan": text.format_duration(burst.makespan),
+            "requests/s": text.format_significant(burst.num_requests / burst.makespan),
+            "waves": (
+                f"{text.format_significant(waves)} of "
+                f"{text.format_count(burst.in_a_wave)} requests "
+                "a replica"
+            ),
             "time to first token": _listed(firsts),
             "request latency": _listed(latencies),
         }
@@ -159,44 +169,50 @@ def _burst_blocks(burst: Burst) -> Iterator[Block]:
 
 
 def _listed(seconds: dict[str, float]) -> str:
-    return ", ".join(f"{name} {text.duration(value)}" for name, value in seconds.items())
+    return ", ".join(f"{name} {text.format_duration(value)}" for name, value in seconds.items())
 
 
 def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     row = candidates.row
     yield from memory_blocks(candidates)
     yield Title(text="A batch from its start to its end")
-    rate = number_in(row, "output_tokens_per_s")
-    requests = text.count(number_in(row, "concurrency"))
-    prefill = number_in(row, "prefill_latency_s")
+    rate = number_of_row(row, "output_tokens_per_s")
+    requests = text.format_count(number_of_row(row, "concurrency"))
+    prefill = number_of_row(row, "prefill_latency_s")
     step = first(candidates.batch.prefill_step.total)
-    among = "one step" if math.isclose(step, prefill) else f"of steps of {text.duration(step)}"
+    among = (
+        "one step" if math.isclose(step, prefill) else f"of steps of {text.format_duration(step)}"
+    )
     pairs = {
-        "prefill latency": f"{text.duration(prefill)}, {among}",
-        "decode latency": f"{text.duration(number_in(row, 'decode_latency_s'))} per token",
-        "total latency": text.duration(number_in(row, "request_latency_s")),
-        "output tokens/s": f"{text.significant(rate)} with {requests} requests a replica",
-        "all tokens/s": f"{text.significant(number_in(row, 'tokens_per_s'))}, prompts included",
+        "prefill latency": f"{text.format_duration(prefill)}, {among}",
+        "decode latency": (
+            f"{text.format_duration(number_of_row(row, 'decode_latency_s'))} per token"
+        ),
+        "total latency": text.format_duration(number_of_row(row, "request_latency_s")),
+        "output tokens/s": f"{text.format_significant(rate)} with {requests} requests a replica",
+        "all tokens/s": (
+            f"{text.format_significant(number_of_row(row, 'tokens_per_s'))}, prompts included"
+        ),
         "cost": "price unknown: give --price",
     }
-    cost = number_in(row, "cost_per_million_tokens_usd")
+    cost = number_of_row(row, "cost_per_million_tokens_usd")
     if math.isfinite(cost):
-        pairs["cost"] = f"{text.dollars(cost)} per million output tokens"
+        pairs["cost"] = f"{text.format_usd(cost)} per million output tokens"
         pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
-    yield Pairs(pairs=pairs | electricity_pairs(candidates, row))
-    yield from sure_blocks(plan, candidates)
+    yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
+    yield from uncertainty_blocks(plan, candidates)
 
 
-def _more_of_batch(_: Plan, found: Evaluation) -> Iterator[Block]:
-    most = number_in(first_row(found.more), "largest_batch")
-    room = f"largest batch: {text.count(most)} requests of full length a replica"
+def _more_of_batch(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    most = number_of_row(first_row(evaluation.more), "largest_batch")
+    room = f"largest batch: {text.format_count(most)} requests of full length a replica"
     yield GAP
-    yield said(room, indent="")
-    yield from steps_blocks(_steps(found.candidates))
+    yield make_lines(room, indent="")
+    yield from steps_blocks(_steps(evaluation.candidates))
 
 
-def _operators(found: Evaluation) -> list[dict[str, object]]:
-    steps = _steps(found.candidates).items()
+def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
+    steps = _steps(evaluation.candidates).items()
     return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
 
 
@@ -204,17 +220,17 @@ def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
     """The steps whose operators tell where the time goes."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
-    if isinstance(candidates, Serving) and candidates.setting.workload.embeds:
+    if isinstance(candidates, TokenGeneration) and candidates.setting.workload.embeds:
         return inference_steps(candidates)
     return {"decode": decode_step(candidates)}
 
 
-def _times(candidates: Serving) -> dict[str, dict[str, float]]:
+def _times(candidates: TokenGeneration) -> dict[str, dict[str, float]]:
     """Seconds of each kind of step by part."""
     return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
 
 
-def _timelines(candidates: Serving) -> list[Timeline]:
+def _timelines(candidates: TokenGeneration) -> list[Timeline]:
     """Each kind of step over time; the memory is what the GPU holds throughout.
 
     Of workers that compute prompts alone it is not told: the row has that of those that decode.
@@ -226,7 +242,9 @@ def _timelines(candidates: Serving) -> list[Timeline]:
         step_timeline(
             step,
             f"{name} step",
-            memory=0.0 if apart and name == "prefill" else number_in(row, "peak_memory_gib") * GIB,
+            memory=0.0
+            if apart and name == "prefill"
+            else number_of_row(row, "peak_memory_gib") * GIB,
             capacity=capacity,
         )
         for name, step in inference_steps(candidates).items()
@@ -253,7 +271,7 @@ def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[objec
     """
     found: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in latencies_of(candidates.setting.workload):
-        found[f"{name}_s"] = [known_value(value) for value in _curve(candidates, name, PERCENTS)]
+        found[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
     return found
 
 
@@ -267,11 +285,11 @@ def latency_blocks(candidates: Deployments) -> Iterator[Block]:
     names = latencies_of(candidates.setting.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
-        (f"{percent} % within", *map(text.duration, times))
+        (f"{percent} % within", *map(text.format_duration, times))
         for percent, *times in zip(_SHOWN, *curves, strict=True)
     ]
     yield Title(text="Latency of the requests, as a distribution")
-    yield grid(("share of requests", *(label(f"{name}_s") for name in names)), rows)
+    yield text_table(("share of requests", *(label(f"{name}_s") for name in names)), rows)
 
 
 DEPLOYMENTS = Details(
@@ -345,4 +363,4 @@ def _times_table(
         rows.append(cells)
     sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
     heads = ["part", *(head for name in tables for head in (name, "%"))]
-    return grid(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])
+    return text_table(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

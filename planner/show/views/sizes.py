@@ -6,23 +6,23 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import text
-from planner.base.cells import number
+from planner.base.cells import number_or_nan
 from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import SURE
-from planner.decide.sizing.day import Day
+from planner.decide.sizing.day import DailySchedule
 from planner.decide.sizing.fleet import (
     DEADLINES,
     RATE,
     SUFFIXES,
-    Fleet,
+    FeasiblePlan,
     Size,
-    by_cost,
+    order_by_cost,
     tied_with_first,
 )
 from planner.decide.sizing.scaling import HOLD, LATE
 from planner.decide.sizing.size import Sizes
-from planner.optimize.collector import known_value
+from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import RUNS
 from planner.question.terms import glossary, term_of_column
 from planner.show.page import (  # fmt: skip
@@ -34,8 +34,8 @@ from planner.show.page import (  # fmt: skip
     Column,
     Table,
     Title,
-    fitted,
-    said,
+    fit_table,
+    make_lines,
 )
 from planner.show.views.documents import question_manifest
 from planner.show.views.margins import limit_name, limit_words, margin_words, relaxed_lines
@@ -45,11 +45,11 @@ from planner.show.views.services import carried_blocks, carried_lines, envelope_
 from planner.show.views.sure import other_formats, regret_words
 from planner.show.views.told import (
     ends_in,
+    format_result,
     label,
     layout_of,
     number_of,
-    told,
-    told_cell,
+    result_cell,
     without_origin,
 )
 from planner.workloads.base import Workload
@@ -82,33 +82,37 @@ _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month"
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     """The question, the cheapest and the fewest, a table of all, and what cannot."""
     title, *asked = question_lines(sizes)
-    yield said(title, mark=TOTAL, indent="")
-    yield said(*asked, indent="")
+    yield make_lines(title, mark=TOTAL, indent="")
+    yield make_lines(*asked, indent="")
     yield GAP
-    yield said(*best_lines(sizes))
+    yield make_lines(*best_lines(sizes))
     if sizes.load is not None:
         yield from days_blocks(sizes)
     elif sizes.best is not None and sizes.best.carried is not None:
         yield from carried_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
         sure = sizes.request.limit_confidence
-        rows = by_cost([row for size in sizes.found for row in size.rows(sure)])
+        rows = order_by_cost([row for size in sizes.found for row in size.rows(sure)])
         has_contract = any(size.is_other_contract for size in sizes.found)
         yield Title(text=BY_COST)
-        yield fitted(
+        yield fit_table(
             [*choice_columns(rows, has_contract=has_contract)],
             lambda name: _RANKS.get(name, 1),
             [BEST],
         )
-        yield said(*row_lines(rows))
-    yield said(*note_lines(sizes), *reason_lines(sizes))
+        yield make_lines(*row_lines(rows))
+    yield make_lines(*note_lines(sizes), *reason_lines(sizes))
 
 
 def question_lines(sizes: Sizes) -> list[str]:
     """What is sized, which limits it keeps, how surely."""
     request, found = sizes.request, sizes.best
     model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
-    work = "" if request.total_tokens is None else f", {text.large(request.total_tokens)} tokens"
+    work = (
+        ""
+        if request.total_tokens is None
+        else f", {text.format_large(request.total_tokens)} tokens"
+    )
     if sizes.load is not None:
         source = f" ({sizes.load.source})" if sizes.load.source else ""
         work = f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
@@ -148,7 +152,7 @@ def _work_lines(sizes: Sizes) -> list[str]:
         for m in margins
         if found is not None and m.name in found.assumed
     ]
-    return [*best.asked, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
+    return [*best.limit_names, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
 
 
 def best_lines(sizes: Sizes) -> list[str]:
@@ -192,13 +196,13 @@ def best_lines(sizes: Sizes) -> list[str]:
     return lines
 
 
-def _spare_line(fleet: Fleet | None) -> str:
+def _spare_line(fleet: FeasiblePlan | None) -> str:
     """What one more replica costs, so that one may fail; empty where that is not known."""
     spare = fleet and fleet.with_spare
     if not spare:
         return ""
     gpus, cost = spare
-    hourly = f", {text.significant(cost)} USD per hour" if math.isfinite(cost) else ""
+    hourly = f", {text.format_significant(cost)} USD per hour" if math.isfinite(cost) else ""
     return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
 
 
@@ -225,7 +229,8 @@ def note_lines(sizes: Sizes) -> list[str]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
     open_ones = [
-        f"{_named(size)} {text.count(size.not_tried[0])} to {text.count(size.not_tried[-1])}"
+        f"{_named(size)} {text.format_count(size.not_tried[0])} to "
+        f"{text.format_count(size.not_tried[-1])}"
         for size in sizes.found
         if size.not_tried
     ]
@@ -278,7 +283,7 @@ def reason_lines(sizes: Sizes) -> list[str]:
     return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
 
 
-def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) -> str:
+def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
     if fleet is None:
         return ""
     row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
@@ -286,28 +291,28 @@ def _best_line(word: str, size: Size, fleet: Fleet | None, confidence: float) ->
     if not fleet.is_proven:
         parts.append("not proven")
     for column in COSTS:
-        if column in row and math.isfinite(number(row[column] or None)):
-            words = told(column, row[column], ends_in(column, row))
+        if column in row and math.isfinite(number_or_nan(row[column] or None)):
+            words = format_result(column, row[column], ends_in(column, row))
             if column == _HOURLY_COST:
                 words = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
                 words += f" {label(column)}"
             parts.append(words)
     if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
-        parts.append(told(_TIME, row[_TIME], ends_in(_TIME, row)))
+        parts.append(format_result(_TIME, row[_TIME], ends_in(_TIME, row)))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
     return "; ".join(filter(None, parts))
 
 
-def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
+def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
     """The cheapest day, and what the layout of the fewest GPUs at the peak would cost."""
     row = day.peak.row
     least = min(hour.num_gpus for hour in day.hours)
     parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
     parts.append(f"at the peak {row['engine']}, {_brief(row)}")
     if math.isfinite(day.cost):
-        each = text.significant(1000 * day.cost / day.load.requests)
-        parts += [f"{text.count(day.cost)} USD a day", f"{each} USD per 1,000 requests"]
+        each = text.format_significant(1000 * day.cost / day.load.requests)
+        parts += [f"{text.format_count(day.cost)} USD a day", f"{each} USD per 1,000 requests"]
     parts += [margin_words(margin, confidence) for margin in day.peak.margins]
     yield "; ".join(parts)
     other = size.day_of_fewest
@@ -315,9 +320,15 @@ def _day_best_lines(size: Size, day: Day, confidence: float) -> Iterator[str]:
         return
     words = _brief(other.peak.row)
     least = min(hour.num_gpus for hour in other.hours)
-    more = f"{text.count(other.gpu_hours)} GPU-hours a day, not {text.count(day.gpu_hours)}"
+    more = (
+        f"{text.format_count(other.gpu_hours)} GPU-hours a day, not "
+        f"{text.format_count(day.gpu_hours)}"
+    )
     if math.isfinite(other.cost):
-        more = f"{text.count(other.cost)} USD a day, {text.percent(other.cost / day.cost - 1)} more"
+        more = (
+            f"{text.format_count(other.cost)} USD a day, "
+            f"{text.format_percent(other.cost / day.cost - 1)} more"
+        )
     yield (
         f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
         f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
@@ -330,7 +341,11 @@ def _brief(row: Mapping[str, object]) -> str:
 
 
 def _from_to(least: int, most: int) -> str:
-    return text.count(most) if least == most else f"{text.count(least)} to {text.count(most)}"
+    return (
+        text.format_count(most)
+        if least == most
+        else f"{text.format_count(least)} to {text.format_count(most)}"
+    )
 
 
 def row_lines(rows: Rows) -> Iterator[str]:
@@ -341,7 +356,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
         yield "runs like it 0: not proven, no published run of this software on this GPU"
     batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
     if len(batches) > 1 and all(map(math.isfinite, batches)):
-        least, most = text.count(batches[0]), text.count(batches[-1])
+        least, most = text.format_count(batches[0]), text.format_count(batches[-1])
         yield (
             f"Batches differ by row, {least} to {most} sequences, as GPUs share them: "
             "--global-batch-size sizes all at one"
@@ -363,7 +378,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     yield Column("num_gpus", _counts(rows, "num_gpus"), "GPUs")
     if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
-        yield Column(cost, [told_cell(cost, row, _cost(row, cost)) for row in rows], head)
+        yield Column(cost, [result_cell(cost, row, _cost(row, cost)) for row in rows], head)
     sure = number_of(rows[0], "confidence")
     at = f" {100 * sure:g}%" if sure > MEDIAN else ""
     limited = {
@@ -378,13 +393,15 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     if any(row.get(RUNS) == 0 for row in rows):
         yield Column(RUNS, _counts(rows, RUNS), "runs like it")
     if _TIME in rows[0] and not {*limited} & set(DEADLINES):
-        yield Column("time", [told_cell(_TIME, row, told(_TIME, row[_TIME])) for row in rows])
+        yield Column(
+            "time", [result_cell(_TIME, row, format_result(_TIME, row[_TIME])) for row in rows]
+        )
     for name, (stem, scale) in limited.items():
         if name == "cost" and not at:
             continue
         unit = "1/s" if name == RATE else glossary()[name].type
         mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
-        cells = [Cell(text=text.limit(one, unit), number=one / scale) for one in mine]
+        cells = [Cell(text=text.format_limit(one, unit), number=one / scale) for one in mine]
         yield Column(name, cells, limit_name(name) + at)
     if limited:
         spare = [
@@ -396,7 +413,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
             )
             for row in rows
         ]
-        cells = [Cell(text=text.percent(one), number=100 * one) for one in spare]
+        cells = [Cell(text=text.format_percent(one), number=100 * one) for one in spare]
         yield Column("least spare", cells)
     yield Column("plan", [_planned(row) for row in rows], numeric=False)
 
@@ -408,14 +425,16 @@ def _planned(row: Mapping[str, object]) -> str:
 
 def _counts(rows: Rows, name: str) -> list[Cell]:
     """Whole numbers of rows."""
-    return [Cell(text=text.count(n), number=n) for row in rows for n in [number_of(row, name)]]
+    return [
+        Cell(text=text.format_count(n), number=n) for row in rows for n in [number_of(row, name)]
+    ]
 
 
 def _cost(row: Mapping[str, object], column: str) -> str:
     value = number_of(row, column)
     if not math.isfinite(value):
         return "unknown"
-    return told(column, value) if column == _RUN_COST else text.significant(value)
+    return format_result(column, value) if column == _RUN_COST else text.format_significant(value)
 
 
 _VERBS = {"rl": "train with generated answers"}
@@ -450,19 +469,19 @@ def _row(size: Size) -> Mapping[str, object]:
     return _fewest(size).row
 
 
-def _fewest(size: Size) -> Fleet:
+def _fewest(size: Size) -> FeasiblePlan:
     if size.fewest is None:
         raise ValueError(f"{size.gpu} has no plan.")
     return size.fewest
 
 
-def _cheapest(size: Size) -> Fleet:
+def _cheapest(size: Size) -> FeasiblePlan:
     return size.cheapest or _fewest(size)
 
 
-def _time(fleet: Fleet | None) -> float:
+def _time(fleet: FeasiblePlan | None) -> float:
     row = {} if fleet is None else fleet.row
-    return number(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
+    return number_or_nan(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
 
 
 def days_blocks(sizes: Sizes) -> Iterator[Block]:
@@ -473,7 +492,7 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
     yield Title(text=A_DAY)
     yield days_table([day_row(day) for day in days])
     for line in day_lines(days[0]):
-        yield said(line)
+        yield make_lines(line)
     if days[0].startup_time and days[0].scaled[0].late:
         yield Title(text=SCALED)
         scaled = scaled_rows(days[0])  # up to the first with which no request is late
@@ -481,13 +500,13 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
         yield scaled_table(scaled[: last + 1])
     rows = [*days[0].rows()]
     if len(rows) > _MOST_HOURS:
-        yield said(f"{len(rows)} periods: --csv, --json and their page have each.")
+        yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
         return
     yield Title(text=f"{HOURLY} on {days[0].gpu}")
-    yield fitted(hour_columns(rows), lambda name: int(name == "capacity"))
+    yield fit_table(hour_columns(rows), lambda name: int(name == "capacity"))
 
 
-def day_row(day: Day) -> dict[str, str | float | None]:
+def day_row(day: DailySchedule) -> dict[str, str | float | None]:
     """What a day on a GPU takes and costs; USD that are unknown are None."""
     figures = {
         "cost_usd": day.cost,
@@ -509,7 +528,7 @@ def day_row(day: Day) -> dict[str, str | float | None]:
         "most_gpus": day.peak.num_gpus,
         "base_gpus": day.base,
         "gpu_hours": day.gpu_hours,
-        **{name: known_value(figure) for name, figure in figures.items()},
+        **{name: value_or_none(figure) for name, figure in figures.items()},
         "base_contract": day.terms.base_contract,
         "hourly_contract": day.terms.hourly_contract,
         "plan": _planned(day.peak.row),
@@ -522,7 +541,7 @@ def days_table(rows: Rows) -> Table:
     def money(name: str) -> list[Cell]:
         costs = [number_of(row, f"{name}_usd") for row in rows]
         return [
-            Cell(text=text.count(cost), number=cost)
+            Cell(text=text.format_count(cost), number=cost)
             if math.isfinite(cost)
             else Cell(text="unknown")
             for cost in costs
@@ -538,19 +557,21 @@ def days_table(rows: Rows) -> Table:
         Column("month", money("cost_per_month"), "USD /month"),
         Column("at_peak", money("cost_at_peak"), "peak held, /day"),
         Column(
-            "utilization", [Cell(text=text.percent(one), number=100 * one) for one in used], "used"
+            "utilization",
+            [Cell(text=text.format_percent(one), number=100 * one) for one in used],
+            "used",
         ),
         Column("plan", [str(row["plan"]) for row in rows], numeric=False),
     ]
-    return fitted(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
+    return fit_table(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
 
 
-def day_lines(day: Day) -> list[str]:
+def day_lines(day: DailySchedule) -> list[str]:
     """What is paid for the base and the peak of a day, and what that saves."""
     terms = day.terms
     if math.isnan(day.cost):
         return [f"The price of {day.gpu} is unknown: give --price."]
-    each = [f"{text.dollars(price * HOUR)} an hour" for price in (terms.base, terms.hourly)]
+    each = [f"{text.format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)]
     if not day.base and terms.base_contract != terms.hourly_contract:
         lines = [
             f"None is held all day: {terms.base_contract} is {each[0]}, {terms.hourly_contract} "
@@ -563,60 +584,66 @@ def day_lines(day: Day) -> list[str]:
         beyond = day.gpu_hours - 24 * day.base
         lines = [
             f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
-            f"{text.count(day.base_cost)} USD a day, needed {text.percent(day.base_utilization)} "
-            f"of the time; beyond them {text.count(beyond)} GPU-hours {terms.hourly_contract} at "
-            f"{each[1]}, {text.count(day.cost - day.base_cost)} USD a day."
+            f"{text.format_count(day.base_cost)} USD a day, needed "
+            f"{text.format_percent(day.base_utilization)} "
+            f"of the time; beyond them {text.format_count(beyond)} GPU-hours "
+            f"{terms.hourly_contract} at "
+            f"{each[1]}, {text.format_count(day.cost - day.base_cost)} USD a day."
         ]
         if math.isfinite(day.signed):
             lines.append(
-                f"Signed for the term of {terms.base_contract}: {text.dollars(day.signed)}."
+                f"Signed for the term of {terms.base_contract}: {text.format_usd(day.signed)}."
             )
     saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
     if saved > 0:
         lines.append(
-            f"That is {text.percent(saved)} less than {day.peak.num_gpus} GPUs all day at the "
+            f"That is {text.format_percent(saved)} less than {day.peak.num_gpus} GPUs all "
+            "day at the "
             "lower price."
         )
     return [*lines, _start_line(day)]
 
 
-def _start_line(day: Day) -> str:
+def _start_line(day: DailySchedule) -> str:
     """What starting takes, and what an autoscaler takes that asks when the load has risen."""
     if not day.startup_time:
         return "GPUs start in no time here: --startup-time counts it."
     line = (
-        f"Start-up {text.duration(day.startup_time)}: {text.significant(day.starting_hours)} "
+        f"Start-up {text.format_duration(day.startup_time)}: "
+        f"{text.format_significant(day.starting_hours)} "
         "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
     )
     plain, enough = day.scaled[0], day.with_spare
     line += (
-        f" Started when the load has risen and kept for {text.duration(HOLD)} after it fell, "
-        f"{text.count(plain.gpu_hours)} GPU-hours: "
+        f" Started when the load has risen and kept for {text.format_duration(HOLD)} after "
+        "it fell, "
+        f"{text.format_count(plain.gpu_hours)} GPU-hours: "
     )
     if not plain.late:
         return f"{line}no request is late either."
     line += (
-        f"{text.percent(plain.late)} of the requests are late, at most "
-        f"{text.count(plain.longest)} wait at once; "
+        f"{text.format_percent(plain.late)} of the requests are late, at most "
+        f"{text.format_count(plain.longest)} wait at once; "
     )
     if enough is None:
-        return f"{line}no spare makes them less than {text.percent(LATE)}."
+        return f"{line}no spare makes them less than {text.format_percent(LATE)}."
     if enough is plain:
         return f"{line}that needs no spare."
     return (
-        f"{line}with {text.percent(enough.spare)} to spare {text.percent(enough.late)} are, at "
-        f"{text.count(enough.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
-        f"{text.count(24 * day.peak.num_gpus)}."
+        f"{line}with {text.format_percent(enough.spare)} to spare "
+        f"{text.format_percent(enough.late)} are, at "
+        f"{text.format_count(enough.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
+        f"{text.format_count(24 * day.peak.num_gpus)}."
     )
 
 
-def scaled_rows(day: Day) -> list[dict[str, float | None]]:
+def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
     """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
     return [
         {
             "spare_share": one.spare,
             "gpu_hours": one.gpu_hours,
-            "cost_usd": known_value(one.gpu_hours * HOUR * day.terms.hourly),
+            "cost_usd": value_or_none(one.gpu_hours * HOUR * day.terms.hourly),
             "late_share": one.late,
             "most_waiting_requests": one.longest,
         }
@@ -629,7 +656,7 @@ def scaled_table(rows: Rows) -> Table:
 
     def shares(name: str) -> list[Cell]:
         each = [number_of(row, name) for row in rows]
-        return [Cell(text=text.percent(one), number=100 * one) for one in each]
+        return [Cell(text=text.format_percent(one), number=100 * one) for one in each]
 
     columns = [
         Column("spare_share", shares("spare_share"), "spare"),
@@ -637,7 +664,7 @@ def scaled_table(rows: Rows) -> Table:
         Column("late_share", shares("late_share"), "late"),
         Column("most_waiting_requests", _counts(rows, "most_waiting_requests"), "wait at once"),
     ]
-    return fitted(columns, lambda _: 0)
+    return fit_table(columns, lambda _: 0)
 
 
 def hour_columns(rows: Rows) -> list[Column]:
@@ -650,7 +677,7 @@ def hour_columns(rows: Rows) -> list[Column]:
         Column("GPUs", _counts(rows, "num_gpus")),
         Column("held", _counts(rows, "base_gpus")),
         Column("by the hour", _counts(rows, "on_demand_gpus")),
-        Column("capacity", [Cell(text=text.per_second(rate), number=rate) for rate in could]),
+        Column("capacity", [Cell(text=text.format_rate(rate), number=rate) for rate in could]),
     ]
 
 

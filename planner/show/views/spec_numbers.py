@@ -14,7 +14,17 @@ from planner.errors import PlannerError, SpecError, did_you_mean
 from planner.estimators.ownership import owned, used_figures
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
-from planner.show.page import TOTAL, Block, Column, Pairs, Table, Title, fitted, grid, said
+from planner.show.page import (
+    TOTAL,
+    Block,
+    Column,
+    KeyValues,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+    text_table,
+)
 from planner.specs.api_price import read_api_prices
 from planner.specs.catalogue import Catalogue
 from planner.specs.checked import field_words
@@ -23,7 +33,7 @@ from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import DEFAULT, GpuSpec, with_defaults
 from planner.specs.load import UNDATED, read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.paths import API_PRICES, SpecKind, api_price_files, beside_specs
+from planner.specs.paths import API_PRICES, SpecKind, api_price_files, extra_files
 from planner.specs.power import POWER, REGIONS, read_power, read_regions
 from planner.specs.price import (
     ASSUMED,
@@ -31,7 +41,7 @@ from planner.specs.price import (
     CURRENCIES,
     DIMENSIONS,
     OWNERSHIP,
-    Figure,
+    SourcedQuantity,
     contracts_of,
     read_currencies,
     unknown_gpus,
@@ -78,8 +88,8 @@ def spec_kind(word: str) -> SpecKind:
 
 def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
     """The kinds of specs, and how many there are."""
-    yield Pairs(pairs={str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
-    yield said("`planner specs list KIND` shows those of a kind.", indent="")
+    yield KeyValues(pairs={str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
+    yield make_lines("`planner specs list KIND` shows those of a kind.", indent="")
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
@@ -92,7 +102,7 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
         return
     words = [at for at, head in enumerate(headers) if at == 0 or head.startswith(_WORDS)]
     heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
-    yield grid(heads, rows, words=words)
+    yield text_table(heads, rows, words=words)
 
 
 def _numbers_blocks(
@@ -107,7 +117,7 @@ def _numbers_blocks(
     first = [name for name in _FIRST if name in late]
     order = [late[0], *first, *(name for name in late[1:] if name not in first)]
     alone = f"planner specs show {kind} NAME has them"
-    yield fitted(columns, order.index, elsewhere=alone)
+    yield fit_table(columns, order.index, elsewhere=alone)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
@@ -139,7 +149,7 @@ def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield str(cluster.scale_up.domain_size)
     yield _number(cluster.scale_up.bandwidth, GIGA)
     yield _number(cluster.scale_out.bandwidth, GIGA)
-    yield _UNKNOWN if cluster.max_gpus is None else text.count(cluster.max_gpus)
+    yield _UNKNOWN if cluster.max_gpus is None else text.format_count(cluster.max_gpus)
 
 
 def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
@@ -148,9 +158,9 @@ def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield name
     yield f"{parameters.total / GIGA:,.2f}"
     yield str(model.num_hidden_layers)
-    yield text.count(model.hidden_size)
+    yield text.format_count(model.hidden_size)
     yield str(max(attention.num_attention_heads for attention in model.attentions))
-    yield text.count(model.vocab_size)
+    yield text.format_count(model.vocab_size)
     yield str(model.num_experts) if model.num_experts else _UNKNOWN
 
 
@@ -175,8 +185,8 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
     yield name
     scheduler = engine.scheduler
     yield "continuous" if scheduler.continuous else "slots" if scheduler.slots else "static"
-    yield text.count(engine.scheduler.max_num_seqs)
-    yield text.count(engine.scheduler.max_num_batched_tokens)
+    yield text.format_count(engine.scheduler.max_num_seqs)
+    yield text.format_count(engine.scheduler.max_num_batched_tokens)
     yield ", ".join(engine.quantizations)
 
 
@@ -184,8 +194,8 @@ def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
     spec = catalogue.load_reliability(name).spec
     every = spec.gpu_hours_per_interruption
     yield name
-    yield _UNKNOWN if every is None else text.count(every.typical / HOUR)
-    yield text.duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
+    yield _UNKNOWN if every is None else text.format_count(every.typical / HOUR)
+    yield text.format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
     yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
     yield f"{spec.spare_share:.0%}"
 
@@ -269,22 +279,22 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
         raise SpecError("\n".join(faults))
     table, others = spec_table(kind, path, catalogue)
     sources = table.pop("sources", {})
-    yield said(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
-    yield said(str(path), indent="")
+    yield make_lines(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
+    yield make_lines(str(path), indent="")
     for other in others:
-        yield said(f"extends {other}", indent="")
+        yield make_lines(f"extends {other}", indent="")
     yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
         yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
     listed = [one for one in dict.fromkeys(_used(table)) if one in sources]
     if listed:
         yield Title(text="Sources")
-        yield from (said(f"[{one}] {sources[one]}", indent="") for one in listed)
+        yield from (make_lines(f"[{one}] {sources[one]}", indent="") for one in listed)
     if kind in _PROFILES:
         yield Title(text="Meanings")
         words = field_words(_PROFILES[kind])
         given = [name for name in words if "." in name and _is_given(table, name.split("."))]
-        yield Pairs(pairs={name: words[name] for name in given})
+        yield KeyValues(pairs={name: words[name] for name in given})
 
 
 def spec_table(
@@ -303,27 +313,27 @@ def spec_table(
 
 def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     parameters = count_parameters(model)
-    yield said(f"model {model.name}", mark=TOTAL, indent="")
+    yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: text.value(given) for name, given in plain_fields(model)},
+        **{name: text.format_parameter(given) for name, given in plain_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
         facts["published parameters"] = (
             f"{model.published_parameters:,.0f} ({model.published_parameters_source})"
         )
-    yield Pairs(pairs=facts)
+    yield KeyValues(pairs=facts)
     for number, group in enumerate(model.layer_groups, start=1):
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
-        yield Pairs(pairs={name: text.value(given) for name, given in fields})
+        yield KeyValues(pairs={name: text.format_parameter(given) for name, given in fields})
     if model.training is not None:
         yield Title(text="Published training")
-        yield Pairs(
+        yield KeyValues(
             pairs={
-                n: text.large(g) if isinstance(g, float) else text.value(g)
+                n: text.format_large(g) if isinstance(g, float) else text.format_parameter(g)
                 for n, g in plain_fields(model.training)
             }
         )
@@ -354,7 +364,7 @@ def _sections_blocks(
     if title and rows:
         yield Title(text=title)
     if rows:
-        yield grid(("", " ", "  "), rows, words=range(3))
+        yield text_table(("", " ", "  "), rows, words=range(3))
     for key, value in table.items():
         if _is_section(value):
             yield from _sections_blocks(value, sources, f"{title}.{key}".removeprefix("."))
@@ -373,9 +383,11 @@ def _words(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
     if isinstance(value, list):
-        return ", ".join(text.value(item) for item in value)
+        return ", ".join(text.format_parameter(item) for item in value)
     return (
-        str(value) if isinstance(value, int) and not isinstance(value, bool) else text.value(value)
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else text.format_parameter(value)
     )
 
 
@@ -411,8 +423,8 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
     rows = [
         [
-            one.contract, *map(_hourly, (one.value, one.low, one.high)), text.count(one.offers),
-            one.when or UNDATED,
+            one.contract, *map(_hourly, (one.value, one.low, one.high)),
+            text.format_count(one.offers), one.when or UNDATED,
         ]
         for one in (*prices, owned(gpu, catalogue))
         if one is not None
@@ -421,7 +433,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     if rows:
         yield _table(_TYPICAL, rows)
     if not offers:
-        yield said("No rent was found.", indent="")
+        yield make_lines("No rent was found.", indent="")
     else:
         yield Title(text="Offers")
         offers.sort(key=lambda offer: offer.date, reverse=True)
@@ -437,10 +449,10 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
         for name, figure in figures.items():
             when = f", {figure.date}" if figure.date else ""
             source = "ASSUMED" if figure.source == ASSUMED else figure.source
-            yield said(f"[{name}] {source}{when}", indent="")
+            yield make_lines(f"[{name}] {source}{when}", indent="")
 
 
-def _figure(name: str, figure: Figure) -> list[str]:
+def _figure(name: str, figure: SourcedQuantity) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
     value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
     return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
@@ -451,7 +463,9 @@ def _hourly(rate: float) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return grid(heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS])
+    return text_table(
+        heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS]
+    )
 
 
 def files_to_check(
@@ -496,7 +510,7 @@ def _of_kinds(
         if kind is SpecKind.GPUS:
             yield from ((None, path) for path in catalogue.price_files())
             for name in (CURRENCIES, OWNERSHIP, POWER, REGIONS):
-                yield from ((None, path) for path in beside_specs(name, catalogue.folder))
+                yield from ((None, path) for path in extra_files(name, catalogue.folder))
         if kind is SpecKind.MODELS:
             yield from ((None, path) for path in api_price_files(catalogue.folder))
 

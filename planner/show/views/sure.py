@@ -8,16 +8,23 @@ from typing import Any
 
 from planner.base import text
 from planner.confidence.intervals import Confidence
-from planner.decide.open_facts import MovingFact
+from planner.decide.open_facts import SensitiveAssumption
 from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
 from planner.question.terms import glossary, is_of_answers
-from planner.show.views.told import Ends, label, limit_label, told, told_alike, told_columns
+from planner.show.views.told import (
+    Ends,
+    electricity_columns,
+    format_in_common_unit,
+    format_result,
+    label,
+    limit_label,
+)
 from planner.specs.paths import SpecKind, is_shipped
-from planner.workloads.base import Wording
+from planner.workloads.base import ResultWording
 from planner.workloads.plan import Plan
 
 # What is told of one plan; other columns follow from these.
-_TOLD = (
+_HEADLINE_COLUMNS = (
     "step_time_s",
     "time_to_train_days",
     "calendar_time_days",
@@ -29,7 +36,7 @@ _TOLD = (
     "peak_memory_gib",
 )
 _SAME_AS = {"calendar_time_days": "time_to_train_days"}
-_BESIDE_CAPACITY = ("requests_per_s", "capacity_requests_per_s_per_gpu")
+_RATE_COLUMNS = ("requests_per_s", "capacity_requests_per_s_per_gpu")
 _MEMORY = "peak_memory_gib"
 _UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
 _MOST = 3
@@ -56,7 +63,7 @@ def sure_pairs(row: Mapping[str, object], sure: Confidence, capacity: float) -> 
     ends = intervals(row, sure)
     pairs = {
         _label(name): _range(name, *ends[name])
-        for name in _TOLD
+        for name in _HEADLINE_COLUMNS
         if name in ends
         and not says_nothing(name, row)
         and not (is_of_answers(name) and row[name] != row[name])
@@ -74,7 +81,7 @@ def regret_words(regret: float, of: str) -> str:
     if not math.isfinite(regret):
         return ""
     lost = "what it loses on average to the one that turns out best"
-    return f"Expected regret {text.percent(regret)} of its {of}: {lost}"
+    return f"Expected regret {text.format_percent(regret)} of its {of}: {lost}"
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
@@ -82,7 +89,7 @@ def says_nothing(column: str, row: Mapping[str, object]) -> bool:
 
     Beside the capacity neither the stated rate does, nor the same per GPU.
     """
-    if column in _BESIDE_CAPACITY and "capacity_requests_per_s" in row:
+    if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
         return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
@@ -93,13 +100,13 @@ def fits_words(row: Mapping[str, object]) -> str:
     An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
     """
     probability = fit_probability(row)
-    return text.fits(probability) if math.isfinite(probability) else ""
+    return text.format_fit_probability(probability) if math.isfinite(probability) else ""
 
 
-def sure_lines(
+def uncertainty_lines(
     basis: str,
     limits: Iterable[Mapping[str, Any]],
-    facts: Sequence[MovingFact],
+    facts: Sequence[SensitiveAssumption],
     runs: int | None = None,
     gpu: str = "",
 ) -> list[str]:
@@ -118,8 +125,8 @@ def sure_lines(
         term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
         if term is not None and bound is not None and kept is not None:
             side = "<=" if term.sign > 0 else ">="
-            bound_words = f"{limit_label(term.term)} {side} {text.limit(bound, term.type)}"
-            words.append(f"{text.chance(kept)} likely to keep {bound_words}")
+            bound_words = f"{limit_label(term.term)} {side} {text.format_limit(bound, term.type)}"
+            words.append(f"{text.format_probability(kept)} likely to keep {bound_words}")
     return [*lines, f"{', '.join(words)}."] if words else lines
 
 
@@ -164,14 +171,14 @@ def _label(column: str) -> str:
 def _range(column: str, low: float, high: float) -> str:
     unit = _unit(column)
     if unit == "_per_s":
-        return f"{text.significant(low)} to {text.significant(high)} tokens/s"
+        return f"{text.format_significant(low)} to {text.format_significant(high)} tokens/s"
     if unit == "_gib":
         return f"{low:.1f} to {high:.1f} GiB"
     seconds = text.DAY if unit == "_days" else 1.0
-    return f"{text.duration(low * seconds)} to {text.duration(high * seconds)}"
+    return f"{text.format_duration(low * seconds)} to {text.format_duration(high * seconds)}"
 
 
-def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+def assumption_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
     """A line for each fact, and one that says what the intervals are for."""
     lines = [_line(plan, fact) for fact in facts]
     if any(fact.moved for fact in facts):
@@ -179,21 +186,23 @@ def open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
     return lines
 
 
-def short_open_lines(plan: Plan, facts: Sequence[MovingFact]) -> list[str]:
+def short_open_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
     """A short line for each fact: the quantity that it moves the most."""
     return [_short_line(plan, fact) for fact in facts]
 
 
-def _line(plan: Plan, fact: MovingFact) -> str:
+def _line(plan: Plan, fact: SensitiveAssumption) -> str:
     assumed = f"assumed {fact.assumed}"
     if fact.tried:
         assumed += f"; tried {', '.join(fact.tried)}"
-    words = moved_words(plan.workload.wording, fact, _MOST)
+    words = effect_words(plan.workload.wording, fact, _MOST)
     name = fact.name[0].upper() + fact.name[1:]
     return f"{name} not given ({assumed}): {'; '.join(words)}."
 
 
-def moved_words(wording: Wording, fact: MovingFact, most: int | None = None) -> list[str]:
+def effect_words(
+    wording: ResultWording, fact: SensitiveAssumption, most: int | None = None
+) -> list[str]:
     """What a fact moves, the ``most`` telling columns, and where a plan does not fit."""
     columns = moved_columns(wording, fact)[:most]
     words = [range_words(name, *fact.moved[name]) for name in columns] + other_formats(fact)
@@ -201,7 +210,7 @@ def moved_words(wording: Wording, fact: MovingFact, most: int | None = None) -> 
     return [*words, lacking] if fact.does_not_fit else words
 
 
-def _short_line(plan: Plan, fact: MovingFact) -> str:
+def _short_line(plan: Plan, fact: SensitiveAssumption) -> str:
     moved = fact.moved
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
     columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
@@ -212,7 +221,7 @@ def _short_line(plan: Plan, fact: MovingFact) -> str:
     return f"Unknown: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
 
 
-def other_formats(fact: MovingFact) -> list[str]:
+def other_formats(fact: SensitiveAssumption) -> list[str]:
     """Of an open precision to train in ``in bf16 3.43 million GPU-hours, +24 %``."""
     own = fact.each.get(fact.assumed, {})
     if fact.name != "precision" or "gpu_hours" not in own:
@@ -221,13 +230,15 @@ def other_formats(fact: MovingFact) -> list[str]:
     for words in fact.tried:
         hours = fact.each[words]["gpu_hours"]
         more = 100 * (hours / own["gpu_hours"] - 1)
-        formats.append(f"in {words} {text.large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %")
+        formats.append(
+            f"in {words} {text.format_large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %"
+        )
     return formats
 
 
-def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
+def moved_columns(wording: ResultWording, fact: SensitiveAssumption) -> list[str]:
     """The columns that tell the most, but one of those in proportion to each other."""
-    shown = [name for name in (*wording.told, _MEMORY) if name in fact.moved]
+    shown = [name for name in (*wording.shown_columns, _MEMORY) if name in fact.moved]
     columns: list[str] = []
     covered: set[str] = set()
     for name in shown or fact.moved:
@@ -240,24 +251,24 @@ def moved_columns(wording: Wording, fact: MovingFact) -> list[str]:
 
 def range_words(column: str, low: float, high: float) -> str:
     """What a column is moved from and to, with its unit."""
-    cells, unit = told_alike(column, [low, high])
+    cells, unit = format_in_common_unit(column, [low, high])
     return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
 
 
-def told_names(
-    wording: Wording,
+def report_columns(
+    wording: ResultWording,
     goals: Sequence[str],
     limited: Iterable[str],
     row: Mapping[str, object],
-    asked: Mapping[str, object],
+    answers: Mapping[str, object],
 ) -> list[str]:
     """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
 
-    ``asked`` has what is the same in all rows: the tokens of an answer.
+    ``answers`` has what is the same in all rows: the tokens of an answer.
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
-    told_of = [*(wording.told or goals), *limited, *told_columns(row), *goal]
-    if asked.get("output_tokens") == 0:  # embedded or scored
+    told_of = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
+    if answers.get("output_tokens") == 0:  # embedded or scored
         told_of = [name for name in told_of if not is_of_answers(name)]
     return [*dict.fromkeys(name for name in told_of if name in row)]
 
@@ -269,12 +280,12 @@ def reached_pairs(
     ``capacity`` [GiB] it takes.
     """
     pairs = {
-        label(name): told(name, row[name], ends.get(name))
+        label(name): format_result(name, row[name], ends.get(name))
         for name in names
         if not says_nothing(name, row)
     }
     if _MEMORY in row:
-        within = told(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
+        within = format_result(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
         words = f"{within} of {capacity:.1f} GiB"
         pairs[label(_MEMORY)] = ", ".join(filter(None, (words, fits_words(row))))
     return pairs

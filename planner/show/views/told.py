@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike
 
 from planner.base import text
 from planner.base.units import DAY, GIB, HOUR, KILOWATT
-from planner.configurations.table import PREFILL, SAID_TWICE
+from planner.configurations.table import IMPLIED_BY_OTHERS, PREFILL
 from planner.estimators.machine import Machine
 from planner.estimators.power import PARTS
 from planner.optimize.result_columns import ends_of, intervals
 from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
-from planner.show.page import TOTAL, Cell, Table, grid
+from planner.show.page import TOTAL, Cell, Table, text_table
 from planner.workloads.base import Workload
 from planner.workloads.plan import Plan
 
@@ -45,7 +45,7 @@ def shortest_plan(
 
 
 def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
-    where = [text.value(row[name]) for name in axes if name in _PLACES]
+    where = [text.format_parameter(row[name]) for name in axes if name in _PLACES]
     if "num_gpus" not in axes:
         return where
     count = number_of(row, "num_gpus")
@@ -87,17 +87,17 @@ def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
     return "  ".join(
         f"{name}={str(row[name]).lower() if isinstance(row[name], bool) else row[name]}"
         for name in names
-        if row.get(name) is not None and not _goes_without_saying(name, row[name])
+        if row.get(name) is not None and not _is_implied(name, row[name])
     )
 
 
-def _goes_without_saying(name: str, value: object) -> bool:
+def _is_implied(name: str, value: object) -> bool:
     """Whether it follows from others, or is the default of an engine or of what few plans set."""
     if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
         return True
     term = glossary().get(name)
     is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
-    return value in SAID_TWICE.get(name, ()) or (
+    return value in IMPLIED_BY_OTHERS.get(name, ()) or (
         is_rare and term is not None and value == term.plain
     )
 
@@ -156,14 +156,14 @@ def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
     return number_of(row, low), number_of(row, high)
 
 
-def told(column: str, value: object, ends: Ends | None = None) -> str:
+def format_result(column: str, value: object, ends: Ends | None = None) -> str:
     """A value of a column with its unit, and the ends of its interval in brackets."""
     if not isinstance(value, float | int) or isinstance(value, bool):
-        return text.value(value)
+        return text.format_parameter(value)
     if isinstance(value, int):
-        return text.count(value)
+        return text.format_count(value)
     if math.isinf(value) and column.endswith("_s"):
-        return text.duration(value)
+        return text.format_duration(value)
     if not math.isfinite(value):
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)
@@ -180,7 +180,7 @@ def number_of(row: Mapping[str, object], column: str) -> float:
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def told_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
+def result_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
     """A number of a row in these words, beside them the ends of its interval."""
     value, ends = number_of(row, column), ends_in(column, row)
     if not math.isfinite(value):
@@ -192,24 +192,24 @@ def told_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
     return Cell(text=words, more=more, number=value, ends=ends)
 
 
-def told_alike(column: str, values: Sequence[float]) -> tuple[list[str], str]:
+def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     """Values of a column in the unit that suits their middle one, and the unit.
 
     >>> told_alike("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
     """
-    scale, unit = scale_alike(column, values)
-    return [told_in(column, scale, value) for value in values], unit
+    scale, unit = common_scale(column, values)
+    return [format_scaled(column, scale, value) for value in values], unit
 
 
-def scale_alike(column: str, values: Sequence[float]) -> tuple[float, str]:
+def common_scale(column: str, values: Sequence[float]) -> tuple[float, str]:
     """What values of a column are divided by in the unit of their middle one, and the unit."""
     known = sorted(value for value in values if math.isfinite(value)) or [0.0]
     scale, unit = _scale(column, known[(len(known) - 1) // 2])
     return scale, unit.strip()
 
 
-def told_in(column: str, scale: float, value: float) -> str:
+def format_scaled(column: str, scale: float, value: float) -> str:
     """A value of a column in a unit of which it has ``scale``; ``-`` where it is unknown."""
     return _number(column)(value / scale) if math.isfinite(value) else "-"
 
@@ -221,7 +221,9 @@ def token_costs(costs: Mapping[str, float]) -> str:
     '0.19 in, 0.0045 cached, 1.44 out'
     """
     return ", ".join(
-        f"{cost:.2g} {_KINDS[kind]}" if cost < 1 else f"{text.significant(cost)} {_KINDS[kind]}"
+        f"{cost:.2g} {_KINDS[kind]}"
+        if cost < 1
+        else f"{text.format_significant(cost)} {_KINDS[kind]}"
         for kind, cost in costs.items()
         if math.isfinite(cost)
     )
@@ -236,8 +238,8 @@ def _number(column: str) -> Callable[[float], str]:
     if column.endswith(("_gib", "_utilization")):
         return lambda number: f"{number:,.1f}"
     if column.endswith("_usd"):
-        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else text.significant(usd)
-    return text.significant
+        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else text.format_significant(usd)
+    return text.format_significant
 
 
 def _scale(column: str, value: float) -> tuple[float, str]:
@@ -356,7 +358,7 @@ def parts_table(
         (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / whole:.1f}")
         for part, amount in (*known.items(), (name, total))
     ]
-    return grid(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
+    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
 
 
 def first(array: ArrayLike) -> float:
@@ -366,7 +368,7 @@ def first(array: ArrayLike) -> float:
 
 def hours_words(hours: float) -> str:
     """GPU-hours, without a fraction from 100 on."""
-    return text.count(hours) if hours >= 100 else text.significant(hours)
+    return text.format_count(hours) if hours >= 100 else text.format_significant(hours)
 
 
 def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
@@ -385,20 +387,22 @@ def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, s
     ends = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
     watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
     words = [
-        f"{_NAMES.get(part, part)} {told('power_kw', value / KILOWATT)}"
+        f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"
         for part, value in watts.items()
         if value
     ]
     pue = draws[0].power_usage_effectiveness
-    power = f"{told('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
+    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
     known = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
     return {
         "power": power,
-        **{label(name): told(name, value, ends.get(name)) for name, value in known.items()},
+        **{
+            label(name): format_result(name, value, ends.get(name)) for name, value in known.items()
+        },
     }
 
 
-def told_columns(row: Mapping[str, object]) -> tuple[str, ...]:
+def electricity_columns(row: Mapping[str, object]) -> tuple[str, ...]:
     """What a short answer says of electricity: of a known region energy and carbon."""
     known = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
     return _COLUMNS if known else ()

@@ -12,8 +12,17 @@ from planner.estimators.timeline.placed import Timeline
 from planner.estimators.timeline.steps import training_timeline
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.operators import TIME_PARTS, StepTime
-from planner.show.page import TOTAL, Beside, Block, Pairs, Table, Title, grid, said
-from planner.show.views.details import OTHERS, Details, by_module, sure_blocks
+from planner.show.page import (
+    TOTAL,
+    Block,
+    KeyValues,
+    SideBySide,
+    Table,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.views.details import OTHERS, Details, by_module, uncertainty_blocks
 from planner.show.views.money import price_words, signed_lines
 from planner.show.views.told import (
     campaign_pairs,
@@ -40,8 +49,8 @@ _TIMES = (*_OF_OPERATORS, "total_s")
 def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
     yield from _breakdowns_blocks(runs)
     yield Title(text="Speed")
-    yield Pairs(pairs=_speed(runs))
-    yield from sure_blocks(plan, runs)
+    yield KeyValues(pairs=_speed(runs))
+    yield from uncertainty_blocks(plan, runs)
     yield from _run_blocks(runs)
 
 
@@ -51,9 +60,9 @@ def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
     time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
-    yield Beside(tables={**memory, "Time of a step": time})
+    yield SideBySide(tables={**memory, "Time of a step": time})
     if runs.estimate.is_flat:
-        yield said(_FLAT)
+        yield make_lines(_FLAT)
 
 
 def _seconds(runs: TrainingRuns) -> dict[str, float]:
@@ -66,17 +75,19 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
     tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
     samples = {}
     if estimate.setting.workload.training_objective.is_preference:  # of several sequences each
-        samples["samples/s"] = text.significant(first(estimate.samples_per_second))
+        samples["samples/s"] = text.format_significant(first(estimate.samples_per_second))
     return {
-        "step time": text.duration(first(runs.step_time)),
-        "tokens/s": text.count(tokens),
-        "tokens/s/GPU": text.significant(tokens / num_gpus),
+        "step time": text.format_duration(first(runs.step_time)),
+        "tokens/s": text.format_count(tokens),
+        "tokens/s/GPU": text.format_significant(tokens / num_gpus),
         **samples,
-        "MFU": f"{text.percent(first(estimate.model_flops_utilization))} "
+        "MFU": f"{text.format_percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
-        "HFU": f"{text.percent(first(estimate.hardware_flops_utilization))} "
+        "HFU": f"{text.format_percent(first(estimate.hardware_flops_utilization))} "
         "(with what is recomputed)",
-        "TFLOP/s/GPU": text.significant(first(estimate.model_flops_per_second_per_gpu) / TERA),
+        "TFLOP/s/GPU": text.format_significant(
+            first(estimate.model_flops_per_second_per_gpu) / TERA
+        ),
     }
 
 
@@ -84,9 +95,9 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     """What the whole run takes."""
     work = runs.source.setting.workload
     tokens = work.total_tokens
-    yield Title(text=f"A run of {text.large(tokens)} tokens")
+    yield Title(text=f"A run of {text.format_large(tokens)} tokens")
     pairs = {
-        "time to train": text.duration(first(runs.time_to_train)),
+        "time to train": text.format_duration(first(runs.time_to_train)),
         "GPU-hours": hours_words(number_of(runs.row, "gpu_hours")),
         **_calendar(runs),
         **campaign_pairs(runs.row),
@@ -95,14 +106,14 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
     site = runs.source.site
     if not math.isnan(site.price):
         hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
-        pairs["cost"] = f"{text.dollars(first(runs.cost))} at {hourly}"
+        pairs["cost"] = f"{text.format_usd(first(runs.cost))} at {hourly}"
         if work.training_objective is not TrainingObjective.PRETRAIN:
-            million = text.dollars(1e6 / tokens * first(runs.cost))
+            million = text.format_usd(1e6 / tokens * first(runs.cost))
             pairs["cost/Mtok"] = f"{million} per million trained tokens"
-        pairs["PFLOP/s-day"] = text.dollars(first(runs.cost_per_pflop_day))
+        pairs["PFLOP/s-day"] = text.format_usd(first(runs.cost_per_pflop_day))
     pairs |= electricity_pairs(runs, runs.row)
-    yield Pairs(pairs=pairs)
-    yield said(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+    yield KeyValues(pairs=pairs)
+    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
@@ -113,48 +124,51 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
     name = runs.source.site.reliability.name
     lost = {name: first(share) for name, share in kept.lost().items()}
     causes = ", ".join(
-        f"{cause.replace('_', ' ')} {text.percent(share)}" for cause, share in lost.items() if share
+        f"{cause.replace('_', ' ')} {text.format_percent(share)}"
+        for cause, share in lost.items()
+        if share
     )
     pairs = {
-        "calendar time": f"{text.duration(calendar)}, failures as {name}",
-        "goodput": f"{text.percent(first(kept.ratio))}" + (f"; lost: {causes}" if causes else ""),
+        "calendar time": f"{text.format_duration(calendar)}, failures as {name}",
+        "goodput": f"{text.format_percent(first(kept.ratio))}"
+        + (f"; lost: {causes}" if causes else ""),
     }
     if rate := first(kept.rate):
-        every = f", one in {text.duration(1 / rate)}"
-        pairs["interruptions"] = text.significant(first(runs.run.interruptions)) + every
-    size = f"{text.significant(kept.checkpoint_size / GIB)} GiB"
+        every = f", one in {text.format_duration(1 / rate)}"
+        pairs["interruptions"] = text.format_significant(first(runs.run.interruptions)) + every
+    size = f"{text.format_significant(kept.checkpoint_size / GIB)} GiB"
     if math.isfinite(interval := first(kept.checkpoint_interval)):
         size += (
-            f" every {text.duration(interval)}, written in "
-            f"{text.duration(first(kept.checkpoint_time))}, which stops training for "
-            f"{text.duration(first(kept.blocking_time))}"
+            f" every {text.format_duration(interval)}, written in "
+            f"{text.format_duration(first(kept.checkpoint_time))}, which stops training for "
+            f"{text.format_duration(first(kept.blocking_time))}"
         )
     pairs["checkpoint"] = size
     if spare := first(kept.num_spare_gpus):
-        pairs["spare GPUs"] = text.count(int(spare))
+        pairs["spare GPUs"] = text.format_count(int(spare))
     return pairs
 
 
-def _more(_: Plan, found: Evaluation) -> Iterator[Block]:
+def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
     """Two tables, by module and by operator, in ms."""
-    rows = [row for row in _operators(found) if row["total_s"]]
-    total = first(found.estimate.step_time)
+    rows = [row for row in _operators(evaluation) if row["total_s"]]
+    total = first(evaluation.estimate.step_time)
     tables: dict[str, Sequence[Mapping[str, object]]] = {
         "module": by_module(rows, _TIMES),
         "operator": rows,
     }
-    if found.estimate.is_flat:
+    if evaluation.estimate.is_flat:
         del tables["operator"]
     for title, lines in tables.items():
         yield Title(text=f"Time of a step by {title}, ms")
         yield _times_table(title, lines, total)
 
 
-def _operators(found: Evaluation) -> list[dict[str, str | float]]:
+def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
     """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
-    if found.estimate.is_flat:
-        return [*_flat_modules(found.estimate)]
-    time: StepTime = found.estimate.time
+    if evaluation.estimate.is_flat:
+        return [*_flat_modules(evaluation.estimate)]
+    time: StepTime = evaluation.estimate.time
     sums: dict[tuple[str, str], dict[str, float]] = {}
     rest = {part: first(seconds) for part, seconds in time.parts().items()}
     least = {part: 1e-9 * seconds for part, seconds in rest.items()}
@@ -214,7 +228,7 @@ def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float)
     sums = [_milliseconds(sum(number_of(row, name) for row in rows)) for name in _TIMES]
     heads = (title, *(name.removesuffix("_s") for name in _TIMES), "%")
     marks = [*[""] * len(rows), TOTAL]
-    return grid(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+    return text_table(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
 
 
 def _milliseconds(seconds: float) -> str:

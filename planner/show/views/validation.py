@@ -12,41 +12,41 @@ from typing import TYPE_CHECKING
 
 from planner.base import text
 from planner.base.enums import TemplateKind
-from planner.base.files import written_whole
+from planner.base.files import write_atomically
 from planner.base.reading import read_csv
-from planner.base.text import count
+from planner.base.text import format_count
 from planner.confidence.intervals import LEVEL
 from planner.errors import CalibrationError
 from planner.logs.reading import OUT_OF_MEMORY
-from planner.show.page import GAP, Block, Pairs, Title, grid, said
+from planner.show.page import GAP, Block, KeyValues, Title, make_lines, text_table
 from planner.show.theme import axis_label
 from planner.show.views.rows import csv_cell, plain_cell, texts
 from planner.validation.calibration import unit_of
 from planner.validation.compare import (
     UNKNOWN,
+    ComparedRun,
     Errors,
-    Kind,
     MemoryVerdicts,
-    Row,
+    RunKind,
     errors,
     kind_of,
     memory_verdicts,
 )
-from planner.validation.logs.compare import Compared, Comparison
-from planner.validation.logs.planned import STATIC, Planned
+from planner.validation.logs.compare import Comparison, LoggedQuantity
+from planner.validation.logs.planned import STATIC, PredictedRun
 from planner.validation.prediction import MEMORY, RATES
 from planner.validation.runs import ADDED, MEASURED, PREDICTED, Runs, read_runs, schema_of, template
 
 if TYPE_CHECKING:
-    from planner.validation.fit import Errors as Fitted
     from planner.validation.fit import Fit
+    from planner.validation.fit import FitErrors as Fitted
 
 _MOST_CHOICES = 12
 _NAME_WIDTH = 31
 _NAMES = {"gpu": "GPU"}
 
 
-def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
+def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
     """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
     for compared in kind.compared:
         for group in compared.groups:
@@ -57,18 +57,18 @@ def validation_blocks(kind: Kind, rows: Sequence[Row]) -> Iterator[Block]:
                 more = ["regret"] * compared.with_regret
                 lines = [[*_row(one, compared.with_regret)] for one in found]
                 yield Title(text=title)
-                yield grid((*heads, *more), lines)
+                yield text_table((*heads, *more), lines)
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
     yield GAP
-    yield said(
+    yield make_lines(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
         f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
         f"lies beyond it, lower is better. {kind.footnote}"
     )
 
 
-def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) -> None:
+def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
     """The input columns and what is predicted beside each, written whole or not at all.
 
     Several tables stand one after the other under the columns of all of them.
@@ -81,7 +81,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
         for runs, _ in tables
         for name in (*(end for quantity in runs.quantities for end in _ends(quantity)), *own)
     )
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
         for runs, rows in tables:
             every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
@@ -90,7 +90,7 @@ def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[Row]]]) 
             stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
 
 
-def _cells(runs: Runs, row: Row) -> dict[str, str]:
+def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
     for quantity in runs.quantities:
@@ -123,8 +123,8 @@ def _number(value: float) -> str:
 
 def _row(found: Errors, with_regret: bool) -> Iterator[str]:
     yield _shortened(found.name)
-    yield count(found.rows)
-    yield count(found.predicted)
+    yield format_count(found.rows)
+    yield format_count(found.predicted)
     yield _percent(found.mape)
     yield _percent(found.median)
     yield _percent(found.bias, sign="+")
@@ -145,33 +145,33 @@ def _shortened(name: str) -> str:
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
     """How often it was predicted wrongly whether a run goes out of memory."""
     yield Title(text="Out of memory")
-    yield Pairs(
+    yield KeyValues(
         pairs={
-            "ran out, said to fit": _share(verdicts.said_to_fit, verdicts.ran_out),
-            "ran, said to run out": _share(verdicts.said_to_run_out, verdicts.ran),
+            "ran out, said to fit": _share(verdicts.predicted_fit, verdicts.ran_out),
+            "ran, said to run out": _share(verdicts.predicted_out_of_memory, verdicts.ran),
         }
     )
 
 
-def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
+def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
     """How many runs are predicted, on what basis, why others are not, and what was assumed."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(one.reason for one in predictions if one.reason)
     bases = Counter(one.basis_words for one in predictions if one.basis)
     total = len(predictions)
-    yield Title(text=f"Predicted: {count(total - reasons.total())} of {count(total)}")
-    yield Pairs(pairs={basis: count(number) for basis, number in bases.most_common()})
+    yield Title(text=f"Predicted: {format_count(total - reasons.total())} of {format_count(total)}")
+    yield KeyValues(pairs={basis: format_count(number) for basis, number in bases.most_common()})
     if reasons:
         yield Title(text="Not predicted")
         yield from _counts_blocks(reasons)
     faults = Counter(one.impossible for one in predictions if one.impossible)
     if faults:
-        yield Title(text=f"Impossible layouts: {count(faults.total())}, not compared")
+        yield Title(text=f"Impossible layouts: {format_count(faults.total())}, not compared")
         yield from _counts_blocks(faults)
     if noisy := sum(row.noisy for row in rows):
-        noise = "1 row is" if noisy == 1 else f"{count(noisy)} rows are"
+        noise = "1 row is" if noisy == 1 else f"{format_count(noisy)} rows are"
         words = f"{noise} noisy according to the source: left out of speed, not of memory."
-        yield said(words, indent="")
+        yield make_lines(words, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
         yield Title(text="Assumed where rows do not say")
@@ -179,8 +179,8 @@ def reasons_blocks(rows: Sequence[Row]) -> Iterator[Block]:
         shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
         yield from _counts_blocks(shown)
         left = len(choices) - len(shown)
-        others = f"{count(left)} others: " if left > 0 else ""
-        yield said(f"{others}--output has them row by row, in the column assumed.", indent="")
+        others = f"{format_count(left)} others: " if left > 0 else ""
+        yield make_lines(f"{others}--output has them row by row, in the column assumed.", indent="")
 
 
 def not_understood(runs: Runs) -> list[str]:
@@ -191,7 +191,7 @@ def not_understood(runs: Runs) -> list[str]:
     ]
 
 
-def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
+def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
     """Why no row of a table could be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(
@@ -211,8 +211,9 @@ def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
     known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
     return "\n".join(
         (
-            f"Nothing to compare: of {count(len(rows))} rows {count(measured)} have a "
-            f"measurement and {count(predicted)} can be predicted, none has both.",
+            f"Nothing to compare: of {format_count(len(rows))} rows "
+            f"{format_count(measured)} have a "
+            f"measurement and {format_count(predicted)} can be predicted, none has both.",
             f"Measurements are in {known}. `planner validate --template {template}` "
             "writes a table with every column explained.",
         )
@@ -221,11 +222,16 @@ def nothing_compared(runs: Runs, rows: Sequence[Row]) -> str:
 
 def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    yield grid(("", ""), [(count(number), reason) for reason, number in ordered], words=(1,))
+    yield text_table(
+        ("", ""), [(format_count(number), reason) for reason, number in ordered], words=(1,)
+    )
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{count(part)} of {count(whole)} ({_percent(part / whole if whole else math.nan)})"
+    return (
+        f"{format_count(part)} of {format_count(whole)} "
+        f"({_percent(part / whole if whole else math.nan)})"
+    )
 
 
 def _percent(share: float, digits: int = 1, sign: str = "") -> str:
@@ -236,53 +242,54 @@ _LABELS = {"total_tokens_per_s": "all tokens/s", OUT_OF_MEMORY: "ran out of memo
 _INSIDE = {True: "yes", False: "no"}
 
 
-def comparison_blocks(found: Comparison, planned: Planned, log: Path) -> Iterator[Block]:
+def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
     """What was measured and predicted, and what a reader must know of it."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
-    reading = found.reading
-    yield said(f"{log}: a log of {reading.title}", indent="")
-    yield said(
-        f"The plan: {row['model']} on {text.count(row['num_gpus'])} x {row['gpu']}, {software}"
+    reading = comparison.reading
+    yield make_lines(f"{log}: a log of {reading.title}", indent="")
+    yield make_lines(
+        f"The plan: {row['model']} on {text.format_count(row['num_gpus'])} x {row['gpu']}, "
+        f"{software}"
     )
     yield Title(text="Measured and predicted")
-    names = [quantity.name for quantity in found.quantities]  # percentiles below their mean
-    ordered = sorted(found.quantities, key=lambda quantity: names.index(quantity.name))
+    names = [quantity.name for quantity in comparison.quantities]  # percentiles below their mean
+    ordered = sorted(comparison.quantities, key=lambda quantity: names.index(quantity.name))
     heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
-    yield grid(heads, [[*_run_cells(quantity)] for quantity in ordered])
-    yield said("Error: predicted / measured - 1.", indent="")
+    yield text_table(heads, [[*_run_cells(quantity)] for quantity in ordered])
+    yield make_lines("Error: predicted / measured - 1.", indent="")
     spreads = {
         _label(quantity): _range_ends(quantity.name, *quantity.spread)
-        for quantity in found.quantities
+        for quantity in comparison.quantities
         if quantity.spread
     }
     if spreads:
         yield Title(text="80 % of the steps")
-        yield Pairs(pairs=spreads)
-    if found.notes:
+        yield KeyValues(pairs=spreads)
+    if comparison.notes:
         yield Title(text="Notes")
-        yield said(*found.notes)
+        yield make_lines(*comparison.notes)
 
 
-def _run_cells(one: Compared) -> Iterator[str]:
-    yield _label(one)
-    yield _value(one.name, one.measured)
-    yield "-" if one.predicted is None else _value(one.name, one.predicted.value)
-    is_number = one.error is not None and one.name != OUT_OF_MEMORY
-    yield f"{100 * (one.error or 0.0):+.1f} %" if is_number else "-"
-    if one.predicted is None or one.is_inside is None:
+def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
+    yield _label(quantity)
+    yield _value(quantity.name, quantity.measured)
+    yield "-" if quantity.predicted is None else _value(quantity.name, quantity.predicted.value)
+    is_number = quantity.error is not None and quantity.name != OUT_OF_MEMORY
+    yield f"{100 * (quantity.error or 0.0):+.1f} %" if is_number else "-"
+    if quantity.predicted is None or quantity.is_inside is None:
         yield from ("-", "-")
         return
-    yield _range_ends(one.name, one.predicted.low, one.predicted.high)
-    yield _INSIDE[one.is_inside]
+    yield _range_ends(quantity.name, quantity.predicted.low, quantity.predicted.high)
+    yield _INSIDE[quantity.is_inside]
 
 
-def _label(one: Compared) -> str:
-    if one.percent is not None:
-        return f"  p{one.percent}"
-    if one.name == MEMORY:
-        return f"peak memory, {one.kind}"
-    return _LABELS.get(one.name) or axis_label(one.name).partition(" [")[0]
+def _label(quantity: LoggedQuantity) -> str:
+    if quantity.percent is not None:
+        return f"  p{quantity.percent}"
+    if quantity.name == MEMORY:
+        return f"peak memory, {quantity.kind}"
+    return _LABELS.get(quantity.name) or axis_label(quantity.name).partition(" [")[0]
 
 
 def _range_ends(name: str, low: float, high: float) -> str:
@@ -297,10 +304,10 @@ def _value(name: str, value: float) -> str:
         return "yes" if value else "no"
     if name == MEMORY:
         return f"{value:.1f} GiB"
-    return text.significant(value) if name in RATES else text.duration(value)
+    return text.format_significant(value) if name in RATES else text.format_duration(value)
 
 
-def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
+def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
     """Whether the row of a run was added to a table of runs; not where it is there already.
 
     A new table has the columns of `planner validate --template`. One that is there keeps its
@@ -310,8 +317,8 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
     Raises SpecError if the table that is there has faults.
     Raises OutputError if it cannot be written.
     """
-    if not found.cells:
-        raise CalibrationError(f"{path}: the run cannot be a row of a table: {found.no_row}.")
+    if not comparison.cells:
+        raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")
     lines = [_header(planned)]
     if os.path.exists(path):
         read_runs(path)  # every fault is told before anything is changed
@@ -323,20 +330,20 @@ def add_row(path: Path, found: Comparison, planned: Planned) -> bool:
             f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
             "give another file."
         )
-    row = [found.cells.get(name, "") for name in header]
-    new = [name for name in found.cells if name not in header]
+    row = [comparison.cells.get(name, "") for name in header]
+    new = [name for name in comparison.cells if name not in header]
     padded = [[*cells, *[""] * (len(header) + len(new) - len(cells))] for cells in lines]
     padded[0] = header + new
-    added = row + [found.cells[name] for name in new]
+    added = row + [comparison.cells[name] for name in new]
     if added in padded:
         return False
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         for cells in (*padded, added):
             stream.write(",".join(map(plain_cell, cells)) + "\n")
     return True
 
 
-def _header(planned: Planned) -> list[str]:
+def _header(planned: PredictedRun) -> list[str]:
     if planned.is_training:
         kind = TemplateKind.TRAINING
     elif planned.is_of_rollouts:
@@ -349,7 +356,7 @@ def _header(planned: Planned) -> list[str]:
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
     """The parameters before and after, how well the runs tell them, and the errors."""
-    yield said(f"{profile}, fitted to {fit.runs} runs", indent="")
+    yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
     yield GAP
     rows = []
     for one in sorted(fit.fitted, key=lambda one: (one.refused, -one.determined)):
@@ -358,14 +365,16 @@ def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Itera
         label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
         told = f"{100 * max(one.determined, 0.0):.0f} %"
         rows.append((label, shipped, "kept" if one.refused else value, told))
-    yield grid(("parameter", "shipped", "fitted", "determined"), rows)
+    yield text_table(("parameter", "shipped", "fitted", "determined"), rows)
     yield GAP
-    yield said("determined: the share of its prior uncertainty that the runs remove.", indent="")
-    yield said("kept: the runs do not determine it, the shipped value stays.", indent="")
+    yield make_lines(
+        "determined: the share of its prior uncertainty that the runs remove.", indent=""
+    )
+    yield make_lines("kept: the runs do not determine it, the shipped value stays.", indent="")
     for name, fitted in ((time, fit.time), ("peak memory", fit.memory)):
         if fitted is not None:
             yield Title(text=f"Mean error of the {name} (measurements: {fitted.measurements})")
-            yield Pairs(pairs=_fitted(fitted, fit.folds))
+            yield KeyValues(pairs=_fitted(fitted, fit.folds))
 
 
 def _fitted(errors: Fitted, folds: int) -> dict[str, str]:

@@ -10,9 +10,9 @@ from typing import Any
 
 from planner.base import text
 from planner.decide.sizing.day import DAYS_PER_MONTH
-from planner.decide.sizing.fleet import by_cost
+from planner.decide.sizing.fleet import order_by_cost
 from planner.errors import SpecError
-from planner.optimize.result_columns import lack_in
+from planner.optimize.result_columns import evidence_rank_of
 from planner.question.names import CONTRACT, GPU, NUM_GPUS
 from planner.question.terms import term_of_column
 from planner.show.page import (
@@ -22,16 +22,16 @@ from planner.show.page import (
     Block,
     Cell,
     Column,
+    ColumnHead,
     Figure,
-    Head,
     Page,
-    Rank,
-    Ranks,
+    RankingChart,
+    RankingRow,
     Section,
     Table,
-    fitted,
-    grid,
-    said,
+    fit_table,
+    make_lines,
+    text_table,
 )
 from planner.show.views.services import (
     CUTS,
@@ -55,9 +55,16 @@ from planner.show.views.sizes import (
     hour_columns,
     scaled_table,
 )
-from planner.show.views.told import label, layout_of, number_of, scale_alike, told, told_in
+from planner.show.views.told import (
+    common_scale,
+    format_result,
+    format_scaled,
+    label,
+    layout_of,
+    number_of,
+)
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.document import Document, Row, read_row, version_notes
+from planner.ui.pages.document import ResultDocument, ResultRow, read_row, version_notes
 from planner.ui.pages.first import (
     ends_of_row,
     evidence,
@@ -84,7 +91,7 @@ from planner.ui.pages.table import (
 )
 from planner.workloads.base import Workload
 
-Written = Mapping[str, Any]
+ResultObject = Mapping[str, Any]
 
 _DIFFERS = "In what do they differ?"
 _MOST_PARTS = 12
@@ -106,25 +113,29 @@ def comparison_page(table: Any, where: str) -> Page:
     return with_meanings(page, str(table.get("plans", [{}])[0].get("workload", "")))
 
 
-def _specs_page(table: Written) -> Page:
+def _specs_page(table: ResultObject) -> Page:
     """Of GPUs, models, software or folders of specs: the numbers that differ."""
     blocks: list[Block] = []
     for name, numbers in table["specs"].items():
         letters = _letters(max(map(len, numbers.values()), default=0))
         rows = [(n, *("-" if one is None else str(one) for one in v)) for n, v in numbers.items()]
-        made = grid(("differs", *letters), rows, words=range(len(letters) + 1), name=f"of {name}")
+        made = text_table(
+            ("differs", *letters), rows, words=range(len(letters) + 1), name=f"of {name}"
+        )
         blocks.append(replace(made, caption=name))
     count = sum(map(len, table["specs"].values()))
     return Page(
         title="In what do these specs differ?",
         question=[],
         answer=[],
-        headline=f"They differ in {text.count(count)} numbers." if count else "They do not differ.",
+        headline=f"They differ in {text.format_count(count)} numbers."
+        if count
+        else "They do not differ.",
         sections=[Section(title=_DIFFERS, blocks=blocks)],
     )
 
 
-def _plans_page(table: Written) -> Page:
+def _plans_page(table: ResultObject) -> Page:
     """Of plans: who wins, by how much, where they differ."""
     names = [f"{a}: {one['name']}" for a, one in zip(_letters(table), table["plans"], strict=True)]
     results = [one for one in table["results"] if _known(one["values"])]
@@ -133,7 +144,7 @@ def _plans_page(table: Written) -> Page:
     possible = [at for at, one in enumerate(table["plans"]) if not one["impossible"]]
     if results:
         of = [label(one["name"]) for one in results if one["best"] == best]
-        answer = f"{names[best]} is best in {text.listed(of)}."
+        answer = f"{names[best]} is best in {text.join_words(of)}."
     else:
         answer = (
             "They do not differ." if len(possible) > 1 else "Fewer than two of them are possible."
@@ -148,13 +159,13 @@ def _plans_page(table: Written) -> Page:
         Section(title="Where do time and memory go?", blocks=[*_parts(table, names)]),
     ]
     if missing:
-        no_plan = grid(("plan", "why not"), missing, words=(0, 1), name="no_plan")
-        caption = f"{text.count(len(missing))} without a plan, and why"
+        no_plan = text_table(("plan", "why not"), missing, words=(0, 1), name="no_plan")
+        caption = f"{text.format_count(len(missing))} without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     asked = table["plans"][best]["asked"]
     return Page(
-        title=f"Which of these {text.count(len(names))} plans is better?",
+        title=f"Which of these {text.format_count(len(names))} plans is better?",
         question=[
             f"{name}: {_asked(one['asked'])}"
             for name, one in zip(names, table["plans"], strict=True)
@@ -178,30 +189,32 @@ def _known(values: Sequence[Any]) -> bool:
     return any(isinstance(value, float | int) and math.isfinite(value) for value in values)
 
 
-def _asked(asked: Mapping[str, Any]) -> str:
-    count = asked.get("num_gpus")
-    software = asked.get("framework") or asked.get("engine") or ""
-    where = f"{text.count(count)} x {asked.get('gpu')}" if count else str(asked.get("gpu"))
-    return ", ".join(filter(None, [str(asked.get("model") or ""), where, str(software)]))
+def _asked(answers: Mapping[str, Any]) -> str:
+    count = answers.get("num_gpus")
+    software = answers.get("framework") or answers.get("engine") or ""
+    where = (
+        f"{text.format_count(count)} x {answers.get('gpu')}" if count else str(answers.get("gpu"))
+    )
+    return ", ".join(filter(None, [str(answers.get("model") or ""), where, str(software)]))
 
 
-def _ranking(results: Sequence[Written], names: Sequence[str], best: int) -> Ranks:
+def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -> RankingChart:
     """The first of what the better plan is better in, of all plans."""
     one = next(one for one in results if one["best"] == best)
     column, values = one["name"], [math.nan if v is None else v for v in one["values"]]
     term, order = term_of_column(column), [at for at, v in enumerate(values) if math.isfinite(v)]
     is_high = term is not None and term.better == "high"
     order.sort(key=lambda at: (at != best, -values[at] if is_high else values[at]))
-    scale, unit = scale_alike(column, values)
+    scale, unit = common_scale(column, values)
     rows = []
     for at in order:
         ends = one["intervals"][at]
         hints = {label(other["name"]): _told(other, at) for other in results}
         rows.append(
-            Rank(
+            RankingRow(
                 label=names[at],
                 value=values[at] / scale,
-                text=f"{told_in(column, scale, values[at])} {unit}".strip(),
+                text=f"{format_scaled(column, scale, values[at])} {unit}".strip(),
                 ends=(ends[0] / scale, ends[1] / scale) if ends else None,
                 mark=BEST if at == best else TIE if at in one["ties"] else "",
                 hints=hints,
@@ -209,15 +222,17 @@ def _ranking(results: Sequence[Written], names: Sequence[str], best: int) -> Ran
         )
     caption = f"The {label(column)} of each, and 90 % intervals"
     unit = f"{label(column)}, {unit}" if unit else label(column)
-    return Ranks(name="answers", caption=caption, unit=unit, rows=rows)
+    return RankingChart(name="answers", caption=caption, unit=unit, rows=rows)
 
 
-def _told(one: Written, at: int) -> str:
+def _told(one: ResultObject, at: int) -> str:
     value, ends = one["values"][at], one["intervals"][at]
-    return "-" if value is None else told(one["name"], value, tuple(ends) if ends else None)
+    return (
+        "-" if value is None else format_result(one["name"], value, tuple(ends) if ends else None)
+    )
 
 
-def _results(results: Sequence[Written], names: Sequence[str]) -> Table:
+def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
     """A row for each result, the better plan's cell marked."""
     rows = []
     for result in results:
@@ -227,25 +242,29 @@ def _results(results: Sequence[Written], names: Sequence[str]) -> Table:
         ]
         cells = [Cell(text=_told(result, at), mark=mark) for at, mark in enumerate(marks)]
         rows.append([Cell(text=label(result["name"])), *cells])
-    made = grid(("result", *names), rows, words=range(len(names) + 1), name="results")
+    made = text_table(("result", *names), rows, words=range(len(names) + 1), name="results")
     titles = ["", *([""] * len(names))]
     heads = [
-        Head(name=h.name, text=h.text, title=t) for h, t in zip(made.heads, titles, strict=True)
+        ColumnHead(name=h.name, text=h.text, title=t)
+        for h, t in zip(made.heads, titles, strict=True)
     ]
     return replace(made, heads=heads, caption="In bold the best of each row, with 90 % intervals")
 
 
 def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Block:
     rows = [
-        (name.replace("_", " "), *("-" if value is None else text.value(value) for value in values))
+        (
+            name.replace("_", " "),
+            *("-" if value is None else text.format_parameter(value) for value in values),
+        )
         for name, values in settings.items()
     ]
     if not rows:
-        return said("In nothing that was asked of them.")
-    return grid(("setting", *names), rows, words=range(len(names) + 1), name="settings")
+        return make_lines("In nothing that was asked of them.")
+    return text_table(("setting", *names), rows, words=range(len(names) + 1), name="settings")
 
 
-def _parts(table: Written, names: Sequence[str]) -> Iterator[Block]:
+def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
     """Times of each step and the memory of the plans by part, as charts."""
     kinds = {f"Time of the {kind}": (parts, "s") for kind, parts in table["times_s"].items()}
     for caption, (parts, unit) in {
@@ -261,7 +280,7 @@ def _parts(table: Written, names: Sequence[str]) -> Iterator[Block]:
                        labels=names, parts=known)  # fmt: skip
 
 
-def bounds_section(table: Written, where: str) -> Section:
+def bounds_section(table: ResultObject, where: str) -> Section:
     """What bounds each step of an explained plan, and its longest parts.
 
     Raises SpecError if it is damaged.
@@ -271,20 +290,23 @@ def bounds_section(table: Written, where: str) -> Section:
         for step in table["steps"]:
             whole = step["time_s"] or 1.0
             bounds = sorted(step["bounds_s"].items(), key=lambda one: -one[1])
-            by = [f"{name} {text.percent(time / whole)}" for name, time in bounds if time]
+            by = [f"{name} {text.format_percent(time / whole)}" for name, time in bounds if time]
             rows = [
                 [
                     one["operator"].replace("_", " "),
-                    Cell(text=text.duration(one["time_s"]), number=one["time_s"]),
-                    Cell(text=text.percent(one["share"]), number=one["share"]),
+                    Cell(text=text.format_duration(one["time_s"]), number=one["time_s"]),
+                    Cell(text=text.format_percent(one["share"]), number=one["share"]),
                     one["bound"],
-                    "-" if one["of_roofline"] is None else text.percent(one["of_roofline"]),
+                    "-" if one["of_roofline"] is None else text.format_percent(one["of_roofline"]),
                 ]
                 for one in step["operators"][:_MOST_PARTS]
             ]
             heads = ("part", "time", "share", "bound by", "of roofline")
-            made = grid(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
-            caption = f"The {step['step']} takes {text.duration(whole)}, bound by {text.listed(by)}"
+            made = text_table(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
+            caption = (
+                f"The {step['step']} takes {text.format_duration(whole)}, bound by "
+                f"{text.join_words(by)}"
+            )
             blocks.append(replace(made, caption=caption))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"{where}: is a damaged explanation ({error}).") from error
@@ -296,13 +318,13 @@ _OF_DAY = ("hours", "base_contract", "hourly_contract", "cost_usd")
 _AMONG = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
-def sizes_page(document: Document, catalogue: Catalogue) -> Page:
+def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     """The page of what a size wrote. Raises SpecError if it lacks a column."""
     found = [row for row in document.rows if row.get("feasible", True)]
     others = [row for row in document.rows if not row.get("feasible", True)]
     days, pools = document.part("days", list), document.part("pools", list)
     is_carried = bool(found) and PER_MEGAWATT in found[0]  # the most tokens first
-    rows = found if is_carried or pools else by_cost(found)
+    rows = found if is_carried or pools else order_by_cost(found)
     answer, notes = document.part("answer", list), document.part("notes", list)
     sections = []
     if rows and _HOUR in rows[0]:
@@ -316,13 +338,13 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
         sections.append(Section(title="Which choices are there?", blocks=blocks))
     if others:
         why = [(_named(row), str(row.get("reason") or "no plan")) for row in others]
-        no_plan = grid(("GPU", "why not"), why, words=(0, 1), name="no_plan")
-        caption = f"{text.count(len(why))} GPUs that do not do, and why"
+        no_plan = text_table(("GPU", "why not"), why, words=(0, 1), name="no_plan")
+        caption = f"{text.format_count(len(why))} GPUs that do not do, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     if notes:
         sections.append(
-            Section(title="What should be known of it?", blocks=[said(*map(str, notes))])
+            Section(title="What should be known of it?", blocks=[make_lines(*map(str, notes))])
         )
     asked = document.part("question", list)
     given = document.manifest.get("model")
@@ -352,11 +374,15 @@ def sizes_page(document: Document, catalogue: Catalogue) -> Page:
     return with_meanings(first, document.workload.name)
 
 
-def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
+def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) -> Page:
     """The page with the cheapest choice on its first screen, and how surely it keeps its limits."""
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     sure = number_of(row, "confidence")
-    kept = f" {text.chance(sure)} of runs like this keep the limits." if math.isfinite(sure) else ""
+    kept = (
+        f" {text.format_probability(sure)} of runs like this keep the limits."
+        if math.isfinite(sure)
+        else ""
+    )
     limits = [{"probability": sure}] if math.isfinite(sure) else []
     cheapest = {_named(one): one for one in reversed(rows)}
     is_least = column == NUM_GPUS or number_of(row, column) <= min(
@@ -372,28 +398,32 @@ def _of_choice(page: Page, document: Document, rows: Sequence[Row]) -> Page:
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             document.workload, each, column,
-            lambda one: f"{text.count(one[NUM_GPUS])} x {_named(one)}",
+            lambda one: f"{text.format_count(one[NUM_GPUS])} x {_named(one)}",
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
 
 
-def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
+def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Page:
     """The page with the cheapest day on its first screen."""
-    read = [Row(read_row(document.where, day), document.row_name) for day in days]
+    read = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
     day, basis = read[0], [row.get("basis") for row in document.rows if row.get("basis")]
-    base, cost = text.count(day["base_gpus"]), told(_COST, day[_COST])
+    base, cost = text.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
         headline=f"A day of {page.subject} is cheapest on {day[GPU]}: "
-        f"{text.count(day['most_gpus'])} GPUs at its peak, {base} held all day, {cost}.",
+        f"{text.format_count(day['most_gpus'])} GPUs at its peak, {base} held all day, {cost}.",
         figures=[
-            Figure(name="GPUs at the peak", text=text.count(day["most_gpus"])),
+            Figure(name="GPUs at the peak", text=text.format_count(day["most_gpus"])),
             Figure(
-                name="cost of a day", text=cost, between=f"{text.count(day['gpu_hours'])} GPU-hours"
+                name="cost of a day",
+                text=cost,
+                between=f"{text.format_count(day['gpu_hours'])} GPU-hours",
             ),
             Figure(
-                name="used", text=text.percent(day["utilization"]), between="of what is paid for"
+                name="used",
+                text=text.format_percent(day["utilization"]),
+                between="of what is paid for",
             ),
         ],
         evidence=evidence(basis[0] if basis else ""),
@@ -404,26 +434,34 @@ def _of_days(page: Page, document: Document, days: Sequence[object]) -> Page:
 
 
 def _of_services(
-    page: Page, document: Document, rows: Sequence[Row], pools: Sequence[object]
+    page: Page, document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> Page:
     """The page with where all services run on its first screen, and what that costs."""
-    read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
+    read = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
-    where = text.listed([f"{text.count(pool['most_gpus'])} x {pool[GPU]}" for pool in read])
+    where = text.join_words(
+        [f"{text.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in read]
+    )
     total = sum(pool[_COST] for pool in read)
     gpus = sum(pool["most_gpus"] for pool in read)
-    hours = text.count(sum(pool["gpu_hours"] for pool in read))
+    hours = text.format_count(sum(pool["gpu_hours"] for pool in read))
     placed = [row for row in rows if number_of(row, "share") > 0]
-    least = max(placed, key=lack_in, default=rows[0])
+    least = max(placed, key=evidence_rank_of, default=rows[0])
     return replace(
         page,
-        title=f"Where do {text.listed(names)} run together?",
-        headline=f"{text.count(len(names))} services run on {where}: {told(_COST, total)} a day.",
+        title=f"Where do {text.join_words(names)} run together?",
+        headline=(
+            f"{text.format_count(len(names))} services run on {where}: "
+            f"{format_result(_COST, total)} a day."
+        ),
         figures=[
-            Figure(name="GPUs at most", text=text.count(gpus), between=f"{hours} GPU-hours a day"),
+            Figure(name="GPUs at most", text=text.format_count(gpus), between=(
+                f"{hours} "
+                "GPU-hours a day"
+            )),
             Figure(
-                name="cost of a day", text=told(_COST, total),
-                between=f"{told(_COST, total * DAYS_PER_MONTH)} a month",
+                name="cost of a day", text=format_result(_COST, total),
+                between=f"{format_result(_COST, total * DAYS_PER_MONTH)} a month",
             ),
         ],
         answer=page.answer[1:],
@@ -431,7 +469,9 @@ def _of_services(
     )  # fmt: skip
 
 
-def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> list[Block]:
+def _day(
+    document: ResultDocument, rows: Sequence[ResultRow], days: Sequence[object]
+) -> list[Block]:
     """What a day takes on each GPU, and every hour; files of older versions have hours alone."""
     gpus = [str(row["gpu"]) for row in rows]
     columns = hour_columns(rows)
@@ -441,33 +481,38 @@ def _day(document: Document, rows: Sequence[Row], days: Sequence[object]) -> lis
     hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
     if not days:
         return [hours]
-    read = [Row(read_row(document.where, day), document.row_name) for day in days]
+    read = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
     table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
-    blocks: list[Block] = [table, said(*map(str, document.part("day", list)))]
+    blocks: list[Block] = [table, make_lines(*map(str, document.part("day", list)))]
     if scaled := document.part("scaled", list):
-        read = [Row(read_row(document.where, one), document.row_name) for one in scaled]
+        read = [ResultRow(read_row(document.where, one), document.row_name) for one in scaled]
         each = scaled_table(read)
         blocks.append(replace(each, name="scaled", caption=SCALED, is_small=True))
     return [*blocks, hours]
 
 
-def _services(document: Document, rows: Sequence[Row], pools: Sequence[object]) -> list[Block]:
+def _services(
+    document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
+) -> list[Block]:
     """Where each service runs, and the GPUs of each type."""
-    read = [Row(read_row(document.where, pool), document.row_name) for pool in pools]
-    placed, shared = fitted(placed_columns(rows)), fitted(pool_columns(read))
+    read = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
+    placed, shared = fit_table(placed_columns(rows)), fit_table(pool_columns(read))
     cuts = [
-        Row(read_row(document.where, cut), document.row_name) for cut in document.part("cuts", list)
+        ResultRow(read_row(document.where, cut), document.row_name)
+        for cut in document.part("cuts", list)
     ]
     tables: list[Block] = [
         replace(placed, name="services", caption=PLACED),
         replace(shared, name="pools", caption=POOLS, is_small=True),
     ]
     if len(cuts) > 1:
-        tables.append(replace(fitted(cut_columns(cuts)), name="cuts", caption=CUTS, is_small=True))
+        tables.append(
+            replace(fit_table(cut_columns(cuts)), name="cuts", caption=CUTS, is_small=True)
+        )
     return tables
 
 
-def _choices(workload: Workload, rows: Sequence[Row]) -> list[Block]:
+def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:
     """Every choice as a table, and cost against what else matters as a chart."""
     is_carried = PER_MEGAWATT in rows[0]
     first = carried_columns(rows) if is_carried else [*choice_columns(rows)]

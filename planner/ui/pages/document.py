@@ -17,7 +17,7 @@ from planner.workloads.registry import workload_names, workload_of
 SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
 
 # A part that the files of one command alone have; that of a size is told by its rows.
-_TELLING = {SEARCH: "recommended_row", ESTIMATE: "operators"}
+_KIND_MARKERS = {SEARCH: "recommended_row", ESTIMATE: "operators"}
 _OF_SIZE = {"choice", "feasible"}
 _WANTED = (
     "give the file of --json of planner search, size, estimate, explain or compare, a plan, or "
@@ -25,7 +25,7 @@ _WANTED = (
 )
 
 
-class Row(dict[str, Any]):
+class ResultRow(dict[str, Any]):
     """A row of results; one that lacks a column says so. Results that are unknown are NaN."""
 
     def __init__(self, values: Mapping[str, object], where: str) -> None:
@@ -39,7 +39,7 @@ class Row(dict[str, Any]):
 
 
 @record(kw_only=True)
-class Document:
+class ResultDocument:
     """What a search, a size or an estimate wrote: rows, the manifest, and what there is ``more``.
 
     ``where`` is what messages call it.
@@ -47,7 +47,7 @@ class Document:
 
     where: str
     kind: str
-    rows: Sequence[Row]
+    rows: Sequence[ResultRow]
     manifest: Mapping[str, Any]
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -61,14 +61,14 @@ class Document:
         """What the reader should know of the file itself."""
         return version_notes(str(self.manifest["version"]))
 
-    def row(self, part: str) -> Row | None:
+    def row(self, part: str) -> ResultRow | None:
         """A part that is a row; None where there is none."""
         found = self.more.get(part)
         if found is None:
             return None
         if not isinstance(found, Mapping):
             raise SpecError(f"{self.where}: its part {part} is not a row.")
-        return Row(read_row(self.where, found), self.row_name)
+        return ResultRow(read_row(self.where, found), self.row_name)
 
     def part(self, name: str, kind: type[Any]) -> Any:
         """A part of a kind, empty where there is none."""
@@ -105,7 +105,7 @@ class Document:
         return cls(
             where=where,
             kind=_kind(where, rows, more),
-            rows=[Row(row, named(where, manifest)) for row in rows],
+            rows=[ResultRow(row, named(where, manifest)) for row in rows],
             manifest=manifest,
             more=more,
         )
@@ -138,7 +138,7 @@ def named(where: str, manifest: Mapping[str, object]) -> str:
 
 
 def _kind(where: str, rows: Sequence[Mapping[str, object]], more: Mapping[str, object]) -> str:
-    for kind, part in _TELLING.items():
+    for kind, part in _KIND_MARKERS.items():
         if part in more:
             return kind
     if set(rows[0]) >= _OF_SIZE or "answer" in more:

@@ -9,18 +9,18 @@ from typing import Any
 
 from planner.base import text
 from planner.question.terms import glossary, term_of_column, terms_about
-from planner.show.page import BEST, TIE, Evidence, Figure, Page, Rank, Ranks, Table
+from planner.show.page import BEST, TIE, Evidence, Figure, Page, RankingChart, RankingRow, Table
 from planner.show.views.sure import EVIDENCE, says_nothing, ties
 from planner.show.views.told import (
     Ends,
+    common_scale,
     ends_in,
+    format_result,
+    format_scaled,
     label,
     layout_of,
     number_of,
     plan_of,
-    scale_alike,
-    told,
-    told_in,
 )  # fmt: skip
 from planner.ui.pages.document import numbers
 from planner.workloads.base import Workload
@@ -60,7 +60,7 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     gpus = f"{_where(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
     where = f"{row.get('model') or 'It'} {verb} on {gpus}"
     said = [
-        words.format(told(name, row[name]))
+        words.format(format_result(name, row[name]))
         for phrases in (_TIMES, _COSTS)
         for name, words in _first(row, phrases)
     ]
@@ -99,7 +99,7 @@ def figures(
 
 
 def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
-    words = told(name, row[name], ends.get(name))
+    words = format_result(name, row[name], ends.get(name))
     value, _, between = words.partition(" (")
     between = f"90 %: {between.removesuffix(')')}" if between else ""
     called = label(name)
@@ -109,7 +109,9 @@ def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
-    return Figure(name=name, text=text.chance(share), between="of runs like this", title=title)
+    return Figure(
+        name=name, text=text.format_probability(share), between="of runs like this", title=title
+    )
 
 
 def _meaning(column: str) -> str:
@@ -136,7 +138,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     level, _, more = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
-    count = f"{text.count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
+    count = f"{text.format_count(runs)} on this very GPU" if isinstance(runs, int) and runs else ""
     proven = "not proven" if runs == 0 else count
     short, long = EVIDENCE[level]
     return Evidence(level=level, text=short, title="; ".join(filter(None, (long, more, proven))))
@@ -147,21 +149,21 @@ def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
     if not row.get("feasible", True):
         return {"GPUs": _where(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
-        return {name.replace("_", " "): told(name, value) for name, value in row.items()}
+        return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
     found = {"GPUs": _where(row), "plan": plan_of(workload, row)}
-    found |= {label(name): text.value(row[name]) for name in _BATCHES if row.get(name)}
-    for name in dict.fromkeys([*workload.wording.told, *_COSTS, _MEMORY]):
+    found |= {label(name): text.format_parameter(row[name]) for name in _BATCHES if row.get(name)}
+    for name in dict.fromkeys([*workload.wording.shown_columns, *_COSTS, _MEMORY]):
         if math.isfinite(number_of(row, name)) and not says_nothing(name, row):
-            found[label(name)] = told(name, row[name], ends_in(name, row))
+            found[label(name)] = format_result(name, row[name], ends_in(name, row))
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FITS)):
-        found["fits"] = text.chance(number_of(row, _FITS))
+        found["fits"] = text.format_probability(number_of(row, _FITS))
     return found | {"price": price_words(row), "evidence": badge.text if badge else ""}
 
 
 def _where(row: AnyRow) -> str:
     count = number_of(row, _GPUS)
-    return f"{text.count(count)} x {row['gpu']}" if math.isfinite(count) else str(row["gpu"])
+    return f"{text.format_count(count)} x {row['gpu']}" if math.isfinite(count) else str(row["gpu"])
 
 
 def price_words(row: AnyRow) -> str:
@@ -169,11 +171,11 @@ def price_words(row: AnyRow) -> str:
     price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
     if not math.isfinite(price):
         return ""
-    words = [f"{text.significant(price)} USD per GPU-hour"]
+    words = [f"{text.format_significant(price)} USD per GPU-hour"]
     if ends is not None and all(map(math.isfinite, ends)):
-        words[0] += f" ({text.significant(ends[0])} to {text.significant(ends[1])})"
+        words[0] += f" ({text.format_significant(ends[0])} to {text.format_significant(ends[1])})"
     offers = number_of(row, "price_offers")
-    of_many = f"median of {text.count(offers)} offers" if offers > 1 else ""
+    of_many = f"median of {text.format_count(offers)} offers" if offers > 1 else ""
     words += [str(row.get(name) or "") for name in ("contract", "provider")]
     return ", ".join(filter(None, [*words, of_many, str(row.get("price_date") or "")]))
 
@@ -186,7 +188,7 @@ def ranking(
     caption: str,
     factor: float = 1.0,
     ends: Callable[[AnyRow], Ends | None] | None = None,
-) -> Ranks | None:
+) -> RankingChart | None:
     """The first rows as a chart, the first one is the answer; None where no value is known.
 
     Others no more than ``factor`` from it are ties; ``ends`` are those of a row's interval.
@@ -195,18 +197,18 @@ def ranking(
     if not known:
         return None
     values = [number_of(row, column) for row in known]
-    scale, unit = scale_alike(column, values)
+    scale, unit = common_scale(column, values)
     tied = ties(values, factor)
     of, unit = ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
     made = []
     for at, (row, value) in enumerate(zip(known, values, strict=True)):
         between = ends_in(column, row) if ends is None else ends(row)
-        words = f"{told_in(column, scale, value)} {unit}".strip()
+        words = f"{format_scaled(column, scale, value)} {unit}".strip()
         if between is not None and all(map(math.isfinite, between)):
-            low, high = (told_in(column, scale, end) for end in between)
+            low, high = (format_scaled(column, scale, end) for end in between)
             words += f" ({low} to {high})"
         made.append(
-            Rank(
+            RankingRow(
                 label=names(row),
                 value=value / scale,
                 text=words,
@@ -215,10 +217,12 @@ def ranking(
                 hints=hints(workload, row),
             )
         )
-    return Ranks(name="answers", caption=caption, unit=f"{of}, {unit}" if unit else of, rows=made)
+    return RankingChart(
+        name="answers", caption=caption, unit=f"{of}, {unit}" if unit else of, rows=made
+    )
 
 
-def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> Ranks | None:
+def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
     """What an answer costs with one thing changed, as `levers` of a search say; None without any.
 
     Each has the question (``lever``), its ``own`` answer and the ``other``, the ``column`` that it
@@ -229,13 +233,13 @@ def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> Ranks | None:
     if len(columns) != 1 or not math.isfinite(number_of(row, column := columns.pop())):
         return None
     values = [number_of(row, column), *(float(one["value"]) for one in known)]
-    scale, unit = scale_alike(column, values)
+    scale, unit = common_scale(column, values)
     of, unit = ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
     rows = [
-        Rank(
+        RankingRow(
             label="the answer" if one is None else f"{one['lever']}: {one['other']}",
             value=value / scale,
-            text=f"{told_in(column, scale, value)} {unit}"
+            text=f"{format_scaled(column, scale, value)} {unit}"
             + ("" if one is None else f" ({100 * one['change']:+.0f} %)"),
             mark="" if one else BEST,
             hints={} if one is None else {one["lever"]: f"{one['other']} instead of {one['own']}"},
@@ -243,7 +247,9 @@ def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> Ranks | None:
         for one, value in zip([None, *known], values, strict=True)
     ]
     caption = f"The {of} with one thing changed, each searched again"
-    return Ranks(name="levers", caption=caption, unit=f"{of}, {unit}".rstrip(", "), rows=rows)
+    return RankingChart(
+        name="levers", caption=caption, unit=f"{of}, {unit}".rstrip(", "), rows=rows
+    )
 
 
 def with_meanings(page: Page, workload: str) -> Page:

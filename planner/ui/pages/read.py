@@ -21,13 +21,13 @@ from planner.show.page import (
     Bars,
     Block,
     Cell,
-    Head,
+    ColumnHead,
+    KeyValues,
     Page,
-    Pairs,
-    Ranks,
+    RankingChart,
     Section,
     Table,
-    grid,
+    text_table,
 )  # fmt: skip
 from planner.show.views.documents import add_estimate, object_text
 from planner.show.views.front import objective_column, percentile_columns
@@ -38,11 +38,11 @@ from planner.show.views.sure import (
     fits_words,
     reached_pairs,
     regret_words,
-    sure_lines,
+    report_columns,
     ties,
-    told_names,
+    uncertainty_lines,
 )
-from planner.show.views.told import Ends, label, layout_of, number_of, plan_of, told
+from planner.show.views.told import Ends, format_result, label, layout_of, number_of, plan_of
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.store import Sweep
 from planner.ui.pages.comparison import bounds_section, comparison_page, sizes_page
@@ -50,8 +50,8 @@ from planner.ui.pages.document import (
     ESTIMATE,
     SEARCH,
     SIZE,
-    Document,
-    Row,
+    ResultDocument,
+    ResultRow,
     numbers,
     read_row,
     version_notes,
@@ -88,8 +88,8 @@ from planner.ui.pages.table import (
     used_specs,
 )
 from planner.workloads.base import Workload
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration, result_of
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan, result_of
 
 _OF_PLAN = {"workload", "answers", "parameters"}
 _OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "row", "steps"}
@@ -105,26 +105,26 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
     if os.path.isdir(path):
         return sweep_page(Sweep(path), catalogue)
     if path.suffix == ".toml":
-        return plan_page(PinnedPlan.read(path), str(path), catalogue)
+        return plan_page(SavedPlan.read(path), str(path), catalogue)
     table = read_json(path, RESULT)
     if isinstance(table, Mapping) and set(table) >= _OF_PLAN:
-        return plan_page(PinnedPlan.from_dict(table, str(path)), str(path), catalogue)
+        return plan_page(SavedPlan.from_dict(table, str(path)), str(path), catalogue)
     if isinstance(table, Mapping) and isinstance(table.get("manifest"), Mapping):
         if set(table) >= _OF_COMPARISON or "specs" in table:
             return comparison_page(table, str(path))
         if set(table) >= _OF_EXPLANATION:
             return _explanation_page(table, str(path), catalogue)
-    document = Document.of(table, str(path))
+    document = ResultDocument.of(table, str(path))
     page = document_page(document, catalogue)
     recommended = document.part("recommended", dict)
     if not recommended:
         return page
-    return predicted_anew(page, PinnedPlan.from_dict(recommended, f"{path}: recommended"))
+    return predicted_anew(page, SavedPlan.from_dict(recommended, f"{path}: recommended"))
 
 
 def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
     """The page of an explained plan: estimated anew, and what bounds it."""
-    page = plan_page(PinnedPlan.from_dict(table["plan"], where), where, catalogue)
+    page = plan_page(SavedPlan.from_dict(table["plan"], where), where, catalogue)
     return replace(
         page,
         title=f"Why does {page.subject} take what it takes?",
@@ -132,18 +132,18 @@ def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue
     )
 
 
-def document_page(document: Document, catalogue: Catalogue) -> Page:
+def document_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     """The page of what a search, a size or an estimate wrote."""
     return _PAGES[document.kind](document, catalogue)
 
 
-def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
+def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     """The page of a plan, estimated anew."""
     try:
         table = _estimated(pinned, where)
     except PlannerError as error:
         raise type(error)(f"{where}: {error}") from error
-    page = document_page(Document.of(table, where), catalogue)
+    page = document_page(ResultDocument.of(table, where), catalogue)
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
         notes.append(
@@ -152,10 +152,10 @@ def plan_page(pinned: PinnedPlan, where: str, catalogue: Catalogue) -> Page:
     return predicted_anew(replace(page, question=[*page.question, *notes]), pinned)
 
 
-def _estimated(pinned: PinnedPlan, where: str) -> object:
+def _estimated(pinned: SavedPlan, where: str) -> object:
     """What ``planner estimate --plan`` writes."""
-    plan = one_configuration(pinned.request())
-    evaluation = evaluated(plan)
+    plan = make_single_plan(pinned.request())
+    evaluation = evaluate(plan)
     if evaluation.rejected_by:
         raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
     command = ["estimate", "--plan", where]
@@ -168,7 +168,7 @@ _FIRST = 3
 _MEMORY = "peak_memory_gib"
 
 
-def search_page(document: Document, catalogue: Catalogue) -> Page:
+def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     """The page of what a search wrote.
 
     Raises SpecError if it lacks a part or a column.
@@ -213,15 +213,19 @@ def search_page(document: Document, catalogue: Catalogue) -> Page:
     return with_meanings(page, document.workload.name)
 
 
-def _asked(document: Document) -> str:
+def _asked(document: ResultDocument) -> str:
     """The model and where it runs, as the command says it, without how large it is."""
     first = next(iter(document.manifest.get("question") or ()), document.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
 
 
 def _best_of_each(
-    document: Document, row: Row, goals: Sequence[str], compared: Compared, factor: float
-) -> Ranks | None:
+    document: ResultDocument,
+    row: ResultRow,
+    goals: Sequence[str],
+    compared: Compared,
+    factor: float,
+) -> RankingChart | None:
     """What is chosen by of the best plan of each GPU, or of what else was compared; of one kind
     alone the first plans of the front.
     """
@@ -239,9 +243,9 @@ def _best_of_each(
 
 
 def _page(
-    document: Document,
+    document: ResultDocument,
     catalogue: Catalogue,
-    row: Row,
+    row: ResultRow,
     goals: Sequence[str],
     sections: Sequence[Section],
     of: str = "",
@@ -254,7 +258,7 @@ def _page(
     sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
     wording, ends = document.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
-    names = told_names(wording, goals, limited, row, row)
+    names = report_columns(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
     said = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
     started = f"At its start the engine says: {said}." if said else ""
@@ -275,7 +279,7 @@ def _page(
             *filter(None, (document.part(f"{of}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
-        sure=sure_lines(
+        sure=uncertainty_lines(
             str(sure.get("basis") or ""),
             limits,
             facts,
@@ -291,10 +295,10 @@ def _page(
     )
 
 
-Compared = Mapping[str, tuple[Sequence[Row], Mapping[str, str]]]
+Compared = Mapping[str, tuple[Sequence[ResultRow], Mapping[str, str]]]
 
 
-def _comparisons(document: Document) -> Compared:
+def _comparisons(document: ResultDocument) -> Compared:
     """For each outer axis the best plan of every value, and why others have none."""
     comparisons = {}
     for axis, one in document.part("comparisons", dict).items():
@@ -302,13 +306,13 @@ def _comparisons(document: Document) -> Compared:
         rows, without = table.get("rows"), table.get("without_plan", {})
         if not isinstance(rows, list) or not isinstance(without, Mapping):
             raise SpecError(f"{document.where}: its comparison of {axis} is damaged.")
-        read = [Row(read_row(document.where, row), document.row_name) for row in rows]
+        read = [ResultRow(read_row(document.where, row), document.row_name) for row in rows]
         comparisons[str(axis)] = (read, without)
     return comparisons
 
 
 def _alternatives(
-    document: Document, compared: Compared, goals: Sequence[str], factor: float
+    document: ResultDocument, compared: Compared, goals: Sequence[str], factor: float
 ) -> Section:
     """A table for each axis, the recommended plan first; why others have none is folded."""
     blocks: list[Block] = []
@@ -334,13 +338,17 @@ def _alternatives(
             blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
         why = [(str(value), str(reason).replace("_", " ")) for value, reason in without.items()]
         if why:
-            no_plan = grid((words, "why it has no plan"), why, words=(0, 1), name=f"no_{axis}")
-            caption = f"{text.count(len(why))} without a plan, and why"
+            no_plan = text_table(
+                (words, "why it has no plan"), why, words=(0, 1), name=f"no_{axis}"
+            )
+            caption = f"{text.format_count(len(why))} without a plan, and why"
             blocks.append(replace(no_plan, caption=caption, is_folded=True))
     return Section(title="How do the alternatives compare?", blocks=blocks)
 
 
-def _front(document: Document, row: Row, goals: Sequence[str], factor: float) -> Section:
+def _front(
+    document: ResultDocument, row: ResultRow, goals: Sequence[str], factor: float
+) -> Section:
     """The front as a chart and a table, the recommended plan marked, or put before it."""
     workload, rows = document.workload, [*document.rows]
     tied = [bool(one["tied"]) for one in rows if "tied" in one]
@@ -364,15 +372,15 @@ def _front(document: Document, row: Row, goals: Sequence[str], factor: float) ->
     )
 
 
-def _is_same(workload: Workload, one: Row, other: Row) -> bool:
+def _is_same(workload: Workload, one: ResultRow, other: ResultRow) -> bool:
     names = [*PLACES, *terms_of(workload.name, "parameter", "pool")]
     return all(one.get(name) == other.get(name) for name in names)
 
 
-def _times(document: Document, row: Row, compared: Compared) -> Section:
+def _times(document: ResultDocument, row: ResultRow, compared: Compared) -> Section:
     """Time and memory of the recommended plan, the best one, and the best of each alternative."""
     workload, fastest = document.workload, document.row("fastest_row")
-    named: list[tuple[str, Row]] = [("recommended", row)]
+    named: list[tuple[str, ResultRow]] = [("recommended", row)]
     if fastest is not None and not _is_same(workload, fastest, row):
         named.append(("best", fastest))
     for axis, (rows, _) in compared.items():
@@ -381,7 +389,7 @@ def _times(document: Document, row: Row, compared: Compared) -> Section:
     return Section(title=_PARTS, blocks=breakdowns(labels, [one for _, one in named[:MOST_BARS]]))
 
 
-def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
+def _goals(document: ResultDocument, axes: Collection[str], row: ResultRow) -> list[str]:
     """The columns of the objectives."""
     names = document.manifest.get("objectives") or []
     wording = document.workload.wording
@@ -389,19 +397,23 @@ def _goals(document: Document, axes: Collection[str], row: Row) -> list[str]:
 
 
 def _sentence(
-    document: Document, row: Row, goals: Sequence[str], ends: Mapping[str, Ends], before: str
+    document: ResultDocument,
+    row: ResultRow,
+    goals: Sequence[str],
+    ends: Mapping[str, Ends],
+    before: str,
 ) -> str:
     """The plan and the first of what it reaches, each with its interval, and how surely it fits."""
-    names = told_names(document.workload.wording, goals, (), row, row)
+    names = report_columns(document.workload.wording, goals, (), row, row)
     costs = [name for name in names if name.endswith("_usd")]
     known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
-    words = [f"{label(name)} {told(name, row[name], ends.get(name))}" for name in known]
-    where = f"{text.count(row['num_gpus'])} x {row['gpu']}"
+    words = [f"{label(name)} {format_result(name, row[name], ends.get(name))}" for name in known]
+    where = f"{text.format_count(row['num_gpus'])} x {row['gpu']}"
     told_of = [f"{before}{where}, {plan_of(document.workload, row)}", *words, fits_words(row)]
     return f"{'; '.join(filter(None, told_of))}."
 
 
-def estimate_page(document: Document, catalogue: Catalogue) -> Page:
+def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     """The page of what an estimate wrote.
 
     Raises SpecError if it lacks a part or a column.
@@ -412,12 +424,12 @@ def estimate_page(document: Document, catalogue: Catalogue) -> Page:
         raise InfeasibleError(f"{document.where}: the configuration is rejected by {rejected}.")
     operators = document.part("operators", list)
     settings = {  # every parameter that is not at its plain value
-        label(name): text.value(row[name])
+        label(name): text.format_parameter(row[name])
         for name, term in terms_of(workload.name, "parameter", "derived", "pool").items()
         if row.get(name) is not None and row[name] != term.plain
     }
     sections = [
-        Section(title="What is the plan?", blocks=[Pairs(pairs=settings)]),
+        Section(title="What is the plan?", blocks=[KeyValues(pairs=settings)]),
         Section(title=_PARTS, blocks=breakdowns([layout_of(workload, row)], [row])),
         *([_operators(document.where, operators)] if operators else []),
     ]
@@ -440,7 +452,7 @@ def _operators(where: str, operators: Sequence[object]) -> Section:
         raise SpecError(f"{where}: its part operators is damaged.")
     names = [*dict.fromkeys(name for row in rows for name in row)]
     heads = [
-        Head(name=name, text=words + " ms" * is_time, numeric=is_time)
+        ColumnHead(name=name, text=words + " ms" * is_time, numeric=is_time)
         for name in names
         for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]

@@ -15,7 +15,7 @@ from planner.base import text
 from planner.base.cells import Row as SweepRow
 from planner.base.cells import Value
 from planner.question.inputs import limit_column
-from planner.show.page import BEST, Block, Figure, Page, Ranks, Section, Table  # fmt: skip
+from planner.show.page import BEST, Block, Figure, Page, RankingChart, Section, Table  # fmt: skip
 from planner.show.views.sure import fits_words
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
@@ -23,7 +23,6 @@ from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.plan import SweepPlan
 from planner.sweeps.screen import (
     BRACKETS,
-    alike_lines,
     best_words,
     by_group,
     counts_lines,
@@ -34,12 +33,13 @@ from planner.sweeps.screen import (
     money_lines,
     nowhere_lines,
     plan_in_short,
+    price_difference_lines,
     proven_lines,
     where,
 )
 from planner.sweeps.store import Sweep
-from planner.sweeps.summary import Group, Summary, summarize
-from planner.ui.pages.document import Row, version_notes
+from planner.sweeps.summary import Summary, WorkloadGroup, summarize
+from planner.ui.pages.document import ResultRow, version_notes
 from planner.ui.pages.first import evidence, figures, headline, hints, ranking, with_meanings
 from planner.ui.pages.table import (
     AXES,
@@ -70,7 +70,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     fronts = by_group(sweep.front_rows(), groups)
     best = [row for group in groups for row in group.best.values()]
     numbers = {row["scenario"] for row in best}
-    rows = [Row(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
+    rows = [ResultRow(dict(row.items()), where) for row in _first_rows(sweep, numbers)]
     lines = [line for group in groups for line in _answers(group, is_named=len(groups) > 1)]
     sections = [
         Section(
@@ -94,18 +94,20 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     how = {"version": sweep.version, "command": f"planner sweep show {where}"}
     asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
-    models = text.listed(dict.fromkeys(group.model for group in groups)) or plan.name
+    models = text.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
     priced = [
         (group, [row for measure, _, row in group.headlines if measure == COST][-1])
         for group in groups
         if COST in group.best
     ]  # the last is the one whose price nobody doubts
     page = Page(
-        title=f"Which {text.listed(varied) or 'plan'} for {models}?",
+        title=f"Which {text.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*asked, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
-        sure=[*alike_lines(plan, groups), BRACKETS, *marks_lines(groups)] if best else [],
+        sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
+        if best
+        else [],
         sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
     )
     if not best:
@@ -136,7 +138,7 @@ def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
     return [*heapq.nsmallest(MOST_ROWS, found, order), *itertools.islice(others, _MOST_WITHOUT)]
 
 
-def _found(group: Group, front: Sequence[SweepRow], matrix: str) -> list[Block]:
+def _found(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
     """What the command says of a group; the rows of its matrix with the best first."""
     blocks = [*found_blocks(group, front, name=matrix)]
     for at, block in enumerate(blocks):
@@ -155,9 +157,9 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     made = figures(row, ends, first=columns)
     if len(summary.groups) == 1:
         return made
-    planned = f"{text.count(summary.feasible)} of {text.count(summary.scenarios)}"
+    planned = f"{text.format_count(summary.feasible)} of {text.format_count(summary.scenarios)}"
     answered = sum(bool(group.best) for group in summary.groups)
-    works = f"{text.count(answered)} of {text.count(len(summary.groups))}"
+    works = f"{text.format_count(answered)} of {text.format_count(len(summary.groups))}"
     return [
         Figure(name="works with a plan", text=works),
         Figure(name="scenarios with a plan", text=planned),
@@ -165,23 +167,30 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     ]
 
 
-def _headline(groups: Sequence[Group], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
+def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
     """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
     if len(groups) == 1:
         wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
         return headline(workload_of(groups[0].workload), row, wins)
     won = Counter(str(row["gpu"]) for row in cheapest)
     if not won:
-        return f"Plans for {text.count(len(groups))} works, none of them with a price."
+        return f"Plans for {text.format_count(len(groups))} works, none of them with a price."
     if len(won) == 1:
-        return f"The cheapest GPU is {next(iter(won))}, in each of {text.count(len(groups))} works."
-    words = [f"{gpu} for {text.count(number)}" for gpu, number in won.most_common()]
-    return f"Of {text.count(len(groups))} works the cheapest GPU is {text.listed(words)}."
+        return (
+            f"The cheapest GPU is {next(iter(won))}, in each of "
+            f"{text.format_count(len(groups))} works."
+        )
+    words = [f"{gpu} for {text.format_count(number)}" for gpu, number in won.most_common()]
+    return (
+        f"Of {text.format_count(len(groups))} works the cheapest GPU is {text.join_words(words)}."
+    )
 
 
 def _ranking(
-    workload: Workload, rows: Sequence[Row], priced: Sequence[tuple[Group, Mapping[str, Any]]]
-) -> Ranks | None:
+    workload: Workload,
+    rows: Sequence[ResultRow],
+    priced: Sequence[tuple[WorkloadGroup, Mapping[str, Any]]],
+) -> RankingChart | None:
     """What each GPU and contract costs with its best number of GPUs; of several works the cheapest
     of each.
     """
@@ -194,20 +203,20 @@ def _ranking(
             workload, chosen, column, lambda row: f"{titles[row['scenario']]}: {row['gpu']}",
             "The cheapest of each work", ends=partial(measured_ends, COST),
         )  # fmt: skip
-    places: dict[str, Row] = {}
+    places: dict[str, ResultRow] = {}
     answer = priced[0][1]["scenario"]
     for row in sorted(rows, key=lambda row: (row["scenario"] != answer, measured(COST, row))):
         if math.isfinite(measured(COST, row)):
             places.setdefault(where(row), row)
     return ranking(
         workload, [*places.values()], column,
-        lambda row: f"{text.count(row['num_gpus'])} x {where(row)}",
+        lambda row: f"{text.format_count(row['num_gpus'])} x {where(row)}",
         "The cost on each GPU and contract with its cheapest number of GPUs, and 90 % intervals",
         float(priced[0][1].get("tie_factor") or 1.0), partial(measured_ends, COST),
     )  # fmt: skip
 
 
-def _answers(group: Group, *, is_named: bool) -> list[str]:
+def _answers(group: WorkloadGroup, *, is_named: bool) -> list[str]:
     """The best scenarios of a group, a sentence each."""
     before = f"{group_title(group)}: " if is_named else ""
     if not group.best:
@@ -225,7 +234,7 @@ def _answers(group: Group, *, is_named: bool) -> list[str]:
     return [*best, *(f"{before}{line}." for line in lines)]
 
 
-def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
+def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list[Block]:
     """Time and memory of the best scenarios."""
     best = {row["scenario"] for row in group.best.values()}
     chosen = [row for row in rows if row["scenario"] in best]
@@ -234,7 +243,7 @@ def _parts(group: Group, rows: Sequence[Row], number: int) -> list[Block]:
 
 
 def _scenarios(
-    rows: Sequence[Row], plan: SweepPlan, best: Collection[object], summary: Summary
+    rows: Sequence[ResultRow], plan: SweepPlan, best: Collection[object], summary: Summary
 ) -> list[Block]:
     """The first scenarios as a table, one for each workload, and cost against time as a chart;
     those without a plan are folded.
@@ -244,7 +253,8 @@ def _scenarios(
     shown = sum(bool(row["feasible"]) for row in rows)
     if shown < summary.feasible:
         notes.append(
-            f"The {text.count(shown)} that cost the least of {text.count(summary.feasible)} with a "
+            f"The {text.format_count(shown)} that cost the least of "
+            f"{text.format_count(summary.feasible)} with a "
             "plan; the files of the sweep have all."
         )
     without = summary.scenarios - summary.feasible
@@ -269,8 +279,8 @@ def _scenarios(
             blocks += [*front_chart(name, columns, goals), table]
         if others := [row for row in those if not row["feasible"]]:
             names = ["scenario", *dict.fromkeys([*varied, "gpu", "num_gpus", "reason"])]
-            some = f"{text.count(len(others))} of " if len(others) < without else ""
-            caption = f"{some}{text.count(without)} scenarios without a plan, and why"
+            some = f"{text.format_count(len(others))} of " if len(others) < without else ""
+            caption = f"{some}{text.format_count(without)} scenarios without a plan, and why"
             no_plan = make_table(f"no_plan_{workload.name}", caption, workload, others, names)
             blocks.append(replace(no_plan, is_folded=bool(found)))
     return blocks

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base import text
 from planner.decide.explaining.explanation import Explanation
-from planner.decide.open_facts import MovingFact
+from planner.decide.open_facts import SensitiveAssumption
 from planner.errors import PlannerError, SpecError
 from planner.optimize.result_columns import ends_of
 from planner.question.inputs import limit_column
@@ -22,27 +22,27 @@ from planner.show.page import (
     Cell,
     Code,
     Column,
-    Head,
+    ColumnHead,
+    KeyValues,
     Page,
-    Pairs,
     Scatter,
     Section,
     Table,
     cells_of,
-    grid,
-    said,
+    make_lines,
+    text_table,
 )
 from planner.show.theme import MEMORY_ORDER, TIME_ORDER, in_order, part_label
 from planner.show.views.details import details_of
 from planner.show.views.explanation import sensitivities_blocks
 from planner.show.views.front import settings_of
-from planner.show.views.sure import FOR_ASSUMED, moved_words
-from planner.show.views.told import label, layout_of, number_of, scale_alike, told_in
+from planner.show.views.sure import FOR_ASSUMED, effect_words
+from planner.show.views.told import common_scale, format_scaled, label, layout_of, number_of
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.document import Document, numbers
-from planner.workloads.base import Wording, Workload
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.ui.pages.document import ResultDocument, numbers
+from planner.workloads.base import ResultWording, Workload
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 Rows = Sequence[Mapping[str, object]]
 
@@ -99,7 +99,7 @@ def shown_columns(
         if name not in hidden and len({*table[name]}) > 1
     ]
     settings = [name for name in differing if name not in places]
-    reached = [*goals, *wording.results(()), *wording.told, _MEMORY, _FITS]
+    reached = [*goals, *wording.results(()), *wording.shown_columns, _MEMORY, _FITS]
     known = [name for name in dict.fromkeys(reached) if any(map(_is_known, table.get(name, ())))]
     return [*(name for name in differing if name in places), PLAN, *settings, *known]
 
@@ -122,7 +122,8 @@ def make_table(
     told = [*notes]
     if len(rows) > MOST_ROWS:
         told.append(
-            f"The first {text.count(MOST_ROWS)} of {text.count(len(rows))} rows; the file of the "
+            f"The first {text.format_count(MOST_ROWS)} of {text.format_count(len(rows))} "
+            "rows; the file of the "
             "result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
@@ -141,13 +142,13 @@ def make_table(
     )
 
 
-def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]]:
+def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list[Cell]]:
     if name == PLAN:
         cells = [
             Cell(text=layout_of(workload, row) if row.get("feasible", True) else "-")
             for row in rows
         ]
-        return Head(name=name, text=name, title="degrees of parallelism above 1"), cells
+        return ColumnHead(name=name, text=name, title="degrees of parallelism above 1"), cells
     values = [row.get(name) for row in rows]
     is_told = all(isinstance(value, float | int) or not _is_known(value) for value in values)
     if is_told and any(isinstance(value, float) and math.isfinite(value) for value in values):
@@ -160,12 +161,12 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[Head, list[Cell]
     return _head(name, _short(name), is_numeric), cells
 
 
-def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Head, list[Cell]]:
+def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[ColumnHead, list[Cell]]:
     """Cells in the unit that suits them, with the ends of their intervals."""
     if name == _FITS:
         return _head(name, "fits", True), [_chance(number_of(row, name)) for row in rows]
     low, high = ends_of(name)
-    scale, unit = scale_alike(name, numbers(values))
+    scale, unit = common_scale(name, numbers(values))
     words = _short(name)
     head = words if not unit or unit in words.split() else f"{words} {unit}"
     cells = []
@@ -177,10 +178,10 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Head, 
         ends = [row.get(end) for end in (low, high)]
         known = numbers(ends)
         is_whole = len(known) == len(ends)
-        between = " to ".join(told_in(name, scale, end) for end in known) if is_whole else ""
+        between = " to ".join(format_scaled(name, scale, end) for end in known) if is_whole else ""
         cells.append(
             Cell(
-                text=told_in(name, scale, value),
+                text=format_scaled(name, scale, value),
                 more=between,
                 number=value / scale,
                 ends=(known[0] / scale, known[1] / scale) if is_whole else None,
@@ -192,22 +193,22 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Head, 
 def _chance(value: float) -> Cell:
     if math.isnan(value):
         return Cell(text="-")
-    return Cell(text=text.chance(value), number=value)
+    return Cell(text=text.format_probability(value), number=value)
 
 
 def _of_word(value: object) -> Cell:
     if not _is_known(value):
         return Cell(text="-")
-    words = text.value(value)
+    words = text.format_parameter(value)
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     number = float(value) if is_whole and isinstance(value, int) else None
     return Cell(text=words if len(words) <= _LONGEST else f"{words[:_LONGEST]}...", number=number)
 
 
-def _head(name: str, words: str, numeric: bool) -> Head:
+def _head(name: str, words: str, numeric: bool) -> ColumnHead:
     term = term_of_column(name)
     title = term.description if term is not None else name.replace("_", " ")
-    return Head(name=name, text=words, title=title, numeric=numeric)
+    return ColumnHead(name=name, text=words, title=title, numeric=numeric)
 
 
 def _short(name: str) -> str:
@@ -240,17 +241,22 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         if not parts:
             continue
         sums = [_number(number_of(row, total)) for row in rows]
-        scale, unit = scale_alike(total, sums)
+        scale, unit = common_scale(total, sums)
         scaled = {n: [value / scale for value in values] for n, values in parts.items()}
-        heads = [Head(name="part", text=f"part, {unit}")]
-        heads += [Head(name=f"plan{n}", text=words, numeric=True) for n, words in enumerate(bars)]
+        heads = [ColumnHead(name="part", text=f"part, {unit}")]
+        heads += [
+            ColumnHead(name=f"plan{n}", text=words, numeric=True) for n, words in enumerate(bars)
+        ]
         lines = {**{part_label(part): values for part, values in parts.items()}, label(total): sums}
         table = Table(
             name=f"{prefix}{kind}_parts",
             caption=f"{caption}, in numbers",
             heads=heads,
             rows=[
-                [Cell(text=n), *(Cell(text=told_in(total, scale, v), number=v / scale) for v in vs)]
+                [
+                    Cell(text=n),
+                    *(Cell(text=format_scaled(total, scale, v), number=v / scale) for v in vs),
+                ]
                 for n, vs in lines.items()
             ],
             marked=[*[""] * len(parts), TOTAL],
@@ -349,13 +355,15 @@ def assumptions(
     if defaults := known.get("defaults"):
         rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
         caption = "Not given, assumed"
-        table = grid(("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption)
+        table = text_table(
+            ("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption
+        )
         blocks.append(table)
-    if line := text.assumed_in_short([*map(str, known.get("assumed") or ())]):
-        blocks.append(said(f"Without a source, or a default of the GPU's class: {line}."))
+    if line := text.summarize_assumed([*map(str, known.get("assumed") or ())]):
+        blocks.append(make_lines(f"Without a source, or a default of the GPU's class: {line}."))
     if sources := [*_sources(specs, catalogue)]:
         heads, caption = ("spec", "figures", "source"), "Where the figures come from"
-        table = grid(heads, sources, words=range(3), name="sources", caption=caption)
+        table = text_table(heads, sources, words=range(3), name="sources", caption=caption)
         blocks.append(replace(table, is_small=False, is_folded=True))
     return Section(title="What does it rest on?", blocks=blocks)
 
@@ -410,7 +418,16 @@ def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -
     }
 
 
-_TOLD = ("version", "created", "driver", "trials", "seed", "sampler", "confidence", "objectives")
+_PROVENANCE_KEYS = (
+    "version",
+    "created",
+    "driver",
+    "trials",
+    "seed",
+    "sampler",
+    "confidence",
+    "objectives",
+)
 _COUNTS = {
     "configurations_evaluated": "configurations",
     "configurations_predicted": "of them predicted",
@@ -420,26 +437,28 @@ _COUNTS = {
 
 def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     """The command, versions, counts and specs of a manifest, and what there is ``more``."""
-    pairs = {name: _words(manifest[name]) for name in _TOLD if manifest.get(name)}
+    pairs = {name: _words(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
     pairs |= {words: _words(manifest[name]) for name, words in _COUNTS.items() if name in manifest}
-    blocks: list[Block] = [Pairs(pairs={**pairs, **more})]
+    blocks: list[Block] = [KeyValues(pairs={**pairs, **more})]
     if command := manifest.get("command"):
         blocks.append(Code(text=str(command)))
     rejected = manifest.get("rejected_by")
     if isinstance(rejected, Mapping) and rejected:
         ordered = sorted(rejected.items(), key=lambda one: -sum(numbers([one[1]])))
         named = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
-        blocks.append(Pairs(pairs=named))
+        blocks.append(KeyValues(pairs=named))
     specs = manifest.get("specs")
     if isinstance(specs, Mapping) and specs:
-        blocks.append(Pairs(pairs={f"digest of {name}": str(one) for name, one in specs.items()}))
+        blocks.append(
+            KeyValues(pairs={f"digest of {name}": str(one) for name, one in specs.items()})
+        )
     return Section(title="How was this made?", blocks=blocks, is_folded=True)
 
 
 def _words(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return text.value(value)
+    return text.format_parameter(value)
 
 
 CHANGES = "What would change the answer?"
@@ -449,44 +468,44 @@ _NOTHING = "No assumption moves the answer by more than 10 %."
 _OTHER_SPECS = "Specs have changed since, so nothing is predicted again here: planner explain does."
 
 
-def facts_of(document: Document) -> list[MovingFact]:
+def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
     """The facts of a document. Raises SpecError if they are damaged."""
     try:
-        return [MovingFact.from_dict(one) for one in document.part("open_facts", list)]
+        return [SensitiveAssumption.from_dict(one) for one in document.part("open_facts", list)]
     except (SpecError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
 
 
-def facts_section(wording: Wording, facts: Sequence[MovingFact]) -> Section:
+def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) -> Section:
     """What was assumed, what else was tried, and what that moves, a row for each fact."""
     rows = [
-        (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(moved_words(wording, fact)))
+        (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_words(wording, fact)))
         for fact in facts
     ]
     heads, caption = ("unknown", "assumed", "tried", "effect"), "Not given, and relevant"
-    table = grid(heads, rows, words=range(len(heads)), name="facts", caption=caption)
-    held = [said(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
-    return Section(title=CHANGES, blocks=[table if rows else said(_NOTHING), *held])
+    table = text_table(heads, rows, words=range(len(heads)), name="facts", caption=caption)
+    held = [make_lines(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
+    return Section(title=CHANGES, blocks=[table if rows else make_lines(_NOTHING), *held])
 
 
-def predicted_anew(page: Page, pinned: PinnedPlan) -> Page:
+def predicted_anew(page: Page, pinned: SavedPlan) -> Page:
     """The page with all that the plan reaches, and what 10 % of each fact, a node or another length
     would change.
     """
     in_full, changes = list[Section](), list[Block]()
     try:
-        plan = one_configuration(pinned.request())
+        plan = make_single_plan(pinned.request())
         if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
-            changes = [said(_OTHER_SPECS)]
+            changes = [make_lines(_OTHER_SPECS)]
         else:
-            found, details = evaluated(plan), details_of(plan)
+            found, details = evaluate(plan), details_of(plan)
             speed = details.memory_and_speed(plan, found.candidates)
             blocks = [*speed, *details.more(plan, found)]
             in_full = [Section(title="What is the plan in full?", blocks=blocks, is_folded=True)]
-            explained = Explanation(plan=plan, found=found)
+            explained = Explanation(plan=plan, evaluation=found)
             changes = [*sensitivities_blocks(explained, is_full=False)]
     except PlannerError as error:  # a file or a folder of specs is no longer there
-        changes = [said(f"Not predicted again: {error}")]
+        changes = [make_lines(f"Not predicted again: {error}")]
     sections: list[Section] = []
     for section in page.sections:
         if section.title == CHANGES:

@@ -13,7 +13,7 @@ import numpy as np
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.classes import batching, lacks_of, stated_release
+from planner.confidence.classes import batching, stated_release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
 from planner.confidence.software import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
@@ -248,7 +248,7 @@ class InferenceCase(Case):
         """The release of its engine, and the layers of its model, where no run was of such."""
         if self.rule.nearest:
             return ()
-        return lacks_of(self.rule.profile, stated_release(self.version), self.model)
+        return unmeasured_features(self.rule.profile, stated_release(self.version), self.model)
 
     @property
     def group(self) -> Hashable:

@@ -20,17 +20,17 @@ from planner.estimators.inference.disaggregated import (
     disaggregated_run,
     prefill_times,
 )
-from planner.estimators.inference.loop import Served, served_at_concurrency, served_at_rate
+from planner.estimators.inference.loop import RequestMeans, served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory
 from planner.estimators.inference.serving import decode_line, wave_time
 from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.inference.static import static_batch
-from planner.estimators.inference.waits import Offered
+from planner.estimators.inference.waits import OfferedLoad
 from planner.formulas.draining import longest_answer
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
 from planner.validation.prediction import MEMORY, RATES, Prediction
-from planner.workloads.room import filled
+from planner.workloads.room import with_filled_cache
 
 
 @record(kw_only=True)
@@ -130,7 +130,7 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     return _ending(cases, _outcome(cases, found, offered), offered)
 
 
-def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: Offered) -> Outcome:
+def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
     """Rates as a benchmark reports them that offers requests at a rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer(setting_of(cases).workload.output_variation)
@@ -198,7 +198,7 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
     return replace(outcome, quantities=quantities)
 
 
-def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
+def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     """The concurrency at which a replica finishes requests as fast as they come, and these.
 
     Where it cannot keep up, the largest that it has room for.
@@ -221,7 +221,7 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, Offered]:
     part = np.clip((rate - rising[lines, below]) / step, 0.0, 1.0)
     found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     answer = emptying_answer(_at(cases, _GRID[None, :])[0], served)
-    offered = Offered(
+    offered = OfferedLoad(
         rate=rate,
         number=number,
         capacity=rising[lines, last],
@@ -251,7 +251,7 @@ def _at(
 
 
 def _outcome(
-    cases: Sequence[InferenceCase], concurrency: FloatArray, offered: Offered | None = None
+    cases: Sequence[InferenceCase], concurrency: FloatArray, offered: OfferedLoad | None = None
 ) -> Outcome:
     """Predictions at a concurrency per replica, which may be that of requests at a rate."""
     setting, columns = setting_of(cases), Columns.of(cases)
@@ -260,7 +260,7 @@ def _outcome(
     )
     memory = serving_memory(setting, c)
     if offered is None:
-        memory = serving_memory(setting, filled(setting, c, memory))
+        memory = serving_memory(setting, with_filled_cache(setting, c, memory))
         served = served_at_concurrency(setting, c, memory)
     else:
         served = served_at_rate(setting, c, memory, offered, concurrency)
@@ -289,7 +289,10 @@ def _outcome(
 
 
 def _until_the_end(
-    cases: Sequence[InferenceCase], setting: ServingSetting, served: Served, running: FloatArray
+    cases: Sequence[InferenceCase],
+    setting: ServingSetting,
+    served: RequestMeans,
+    running: FloatArray,
 ) -> FloatArray:
     """The share of the rate that is reported, where clients send a known number of requests."""
     if setting.workload.request_rate is not None:

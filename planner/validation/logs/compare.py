@@ -18,9 +18,9 @@ from planner.logs.reading import (
     SAMPLES,
     STEP_TIME,
     TOKENS,
-    Reading,
-    Steady,
-    Step,
+    LoggedStep,
+    LogSummary,
+    SteadyValue,
     steady_state,
 )
 from planner.logs.rollouts import LOGPROBS, REFIT
@@ -28,7 +28,7 @@ from planner.question.terms import terms_about, terms_of
 from planner.validation.compare import KINDS, predict, ranges
 from planner.validation.inference.cases import Mode
 from planner.validation.library import Library
-from planner.validation.logs.planned import STATIC, TRAIN, Planned
+from planner.validation.logs.planned import STATIC, TRAIN, PredictedRun
 from planner.validation.prediction import MEMORY, RATES, Range
 from planner.validation.runs import INFERENCE, RL, TRAINING, ColumnType, Run, Runs, Schema, is_path
 
@@ -57,7 +57,7 @@ _VARIATIONS = terms_about("length_variation")
 Cells = dict[str, str]
 
 
-def schema_for(planned: Planned) -> Schema:
+def schema_for(planned: PredictedRun) -> Schema:
     """The columns of the table that a run of the plan belongs to."""
     if planned.is_of_rollouts:
         return RL
@@ -65,7 +65,7 @@ def schema_for(planned: Planned) -> Schema:
 
 
 def run_cells(
-    planned: Planned, reading: Reading, measured: Mapping[str, float], name: str
+    planned: PredictedRun, reading: LogSummary, measured: Mapping[str, float], name: str
 ) -> Cells:
     """The cells of the run, by column; ``measured`` in the units of the columns.
 
@@ -90,7 +90,7 @@ def run_cells(
     return {column: cell for column, cell in found.items() if cell and column in known}
 
 
-def unsaid(planned: Planned) -> Iterator[str]:
+def unsaid(planned: PredictedRun) -> Iterator[str]:
     """What of the plan no column tells, so that a row would claim something else."""
     row = planned.row
     if planned.is_training:
@@ -103,7 +103,7 @@ def unsaid(planned: Planned) -> Iterator[str]:
         yield "that prefill workers have another GPU"
 
 
-def _named(planned: Planned, question: str) -> str:
+def _named(planned: PredictedRun, question: str) -> str:
     """The answer to a question as a table names it: a name of the catalogue, never a file."""
     answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
     if is_path(answer, slashes=question == "model"):
@@ -114,7 +114,7 @@ def _named(planned: Planned, question: str) -> str:
     return answer
 
 
-def _training(planned: Planned) -> Mapping[str, object]:
+def _training(planned: PredictedRun) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     adapter = row.get("adapter", "none")
     return {
@@ -127,7 +127,7 @@ def _training(planned: Planned) -> Mapping[str, object]:
     }
 
 
-def _steps(planned: Planned, reading: Reading) -> Mapping[str, object]:
+def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     """Of a step of reinforcement learning, with lengths as the log tells them."""
     row, work = planned.row, planned.setting.workload
     told = {
@@ -152,7 +152,7 @@ def _steps(planned: Planned, reading: Reading) -> Mapping[str, object]:
     }
 
 
-def _parameters(planned: Planned) -> dict[str, object]:
+def _parameters(planned: PredictedRun) -> dict[str, object]:
     """The parameters that are columns too; a count of none is left out."""
     columns = schema_for(planned).columns
     return {
@@ -162,7 +162,7 @@ def _parameters(planned: Planned) -> dict[str, object]:
     }
 
 
-def _serving(planned: Planned, reading: Reading) -> Mapping[str, object]:
+def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     row, work = planned.row, planned.setting.workload
     return {
         "framework": row["engine"],
@@ -193,7 +193,7 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
     }
 
 
-def _spread(reading: Reading, work: object) -> dict[str, object]:
+def _spread(reading: LogSummary, work: object) -> dict[str, object]:
     """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
     found: dict[str, object] = {}
     for name in _VARIATIONS:
@@ -205,7 +205,7 @@ def _spread(reading: Reading, work: object) -> dict[str, object]:
     return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
 
 
-def _load(planned: Planned, reading: Reading) -> dict[str, object]:
+def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
     """The load that the log tells, else that of the plan."""
     facts = reading.facts
     told: dict[str, object] = {
@@ -219,12 +219,12 @@ def _load(planned: Planned, reading: Reading) -> dict[str, object]:
     return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
 
 
-def planned_concurrency(planned: Planned) -> float:
+def planned_concurrency(planned: PredictedRun) -> float:
     """Requests that the plan has at once on all its replicas."""
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
-def _workers(planned: Planned, reading: Reading) -> dict[str, object]:
+def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
     """How requests are answered, and the columns of the workers of a disaggregated plan."""
     row, known = planned.row, INFERENCE.columns
     if planned.pinned.workload == STATIC:
@@ -241,7 +241,7 @@ def _workers(planned: Planned, reading: Reading) -> dict[str, object]:
     }
 
 
-def _machine(planned: Planned) -> dict[str, object]:
+def _machine(planned: PredictedRun) -> dict[str, object]:
     """The node and its network, where the run leaves the node."""
     cluster, row = planned.setting.machine.cluster, planned.row
     cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
@@ -273,7 +273,7 @@ _PREFERRED = ("allocated", "reserved", "device")
 
 
 @record(kw_only=True)
-class Compared:
+class LoggedQuantity:
     """A measured quantity and its prediction, in the unit of its column.
 
     Parameters
@@ -321,14 +321,14 @@ class Comparison:
     cells, no_row : row of the run for a table of runs, or why it has none
     """
 
-    reading: Reading
-    quantities: tuple[Compared, ...]
+    reading: LogSummary
+    quantities: tuple[LoggedQuantity, ...]
     notes: tuple[str, ...]
     cells: Cells
     no_row: str = ""
 
 
-def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
+def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
     """A log beside its plan; ``name`` is that of the run.
 
     Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
@@ -350,7 +350,7 @@ def compare(reading: Reading, planned: Planned, name: str) -> Comparison:
     return _of_serving(reading, planned, name)
 
 
-def _require_same_run(reading: Reading, planned: Planned) -> None:
+def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
     faults = [
         f"{column.replace('_', ' ')}: {found:g} in the log, {expected:g} in the plan"
         for column, found, expected, within in _facts(reading, planned)
@@ -363,7 +363,7 @@ def _require_same_run(reading: Reading, planned: Planned) -> None:
         )
 
 
-def _facts(reading: Reading, planned: Planned) -> Iterator[tuple[str, float, float, float]]:
+def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
     """Numbers that the log and the plan both have, and how far apart they may be."""
     row, work, facts = planned.row, planned.setting.workload, reading.facts
     if not planned.is_training:
@@ -389,7 +389,7 @@ def _facts(reading: Reading, planned: Planned) -> Iterator[tuple[str, float, flo
             yield name, facts[name], value, max(within, _SAME if "token" in name else 0.0)
 
 
-def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
+def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
     found, notes = _step_time(reading, planned)
     quantities = []
     measured = {}
@@ -398,7 +398,7 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
         per_gpu = tokens / planned.row["num_gpus"]
         for column, step in ((STEP_TIME, found), (TOKENS, _turned(found, per_gpu))):
             quantities.append(
-                Compared(
+                LoggedQuantity(
                     name=column,
                     measured=step.value,
                     predicted=planned.ranges.get(column),
@@ -409,11 +409,11 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
     if OUT_OF_MEMORY in reading.values:
         measured[OUT_OF_MEMORY] = 1.0
         quantities.append(
-            Compared(name=OUT_OF_MEMORY, measured=1.0, predicted=planned.out_of_memory)
+            LoggedQuantity(name=OUT_OF_MEMORY, measured=1.0, predicted=planned.out_of_memory)
         )
     for kind, value in reading.memory.items():
         quantities.append(
-            Compared(name=MEMORY, measured=value, predicted=planned.memory(kind), kind=kind)
+            LoggedQuantity(name=MEMORY, measured=value, predicted=planned.memory(kind), kind=kind)
         )
     kind = next((kind for kind in _PREFERRED if kind in reading.memory), "")
     if kind:
@@ -431,7 +431,7 @@ def _of_training(reading: Reading, planned: Planned, name: str) -> Comparison:
     )
 
 
-def _of_rollouts(reading: Reading, planned: Planned, name: str) -> Comparison:
+def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
     """A step and its phases.
 
     In its row generation of colocated sides is left out, which the log has with their switch.
@@ -448,7 +448,7 @@ def _of_rollouts(reading: Reading, planned: Planned, name: str) -> Comparison:
         if predicted is None and all(planned.row.get(one) is not None for one in names):
             own = sum(float(planned.row[one]) for one in names)
             predicted = Range(value=own, low=math.nan, high=math.nan)
-        quantities.append(Compared(name=column, measured=value, predicted=predicted))
+        quantities.append(LoggedQuantity(name=column, measured=value, predicted=predicted))
     apart = planned.row["placement"] != Placement.COLOCATED.word
     is_held = _GENERATE in reading.phases and not told >= {*_IN_GENERATE}
     switched = (_SWITCHED,) if is_held else ()
@@ -483,7 +483,9 @@ _SWITCHED = (
 )
 
 
-def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple[str, ...]]:
+def _step_time(
+    reading: LogSummary, planned: PredictedRun
+) -> tuple[SteadyValue | None, tuple[str, ...]]:
     """The time of a step in steady state [s], from whatever the log counts."""
     batch = planned.row["global_batch_size"]
     if not reading.steps:
@@ -492,7 +494,7 @@ def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple
             seconds = batch / reading.values[SAMPLES]
         if seconds is None:
             return None, ()
-        return Steady(value=seconds, low=seconds, high=seconds, lines=1, warmup=0), ()
+        return SteadyValue(value=seconds, low=seconds, high=seconds, lines=1, warmup=0), ()
     steps = _of_generations(reading.steps, planned) if reading.per_update else reading.steps
     steady = steady_state(steps, reading.quantity)
     if reading.steps[-1].batch not in (0, batch):
@@ -510,7 +512,7 @@ def _step_time(reading: Reading, planned: Planned) -> tuple[Steady | None, tuple
     return _turned(steady, tokens if reading.quantity == TOKENS else batch), about
 
 
-def _of_generations(steps: Sequence[Step], planned: Planned) -> Sequence[Step]:
+def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
     """Steps of a plan, each of which may be several of the optimizer, beginning with the first."""
     passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
     updates = max(round(passes / planned.row["global_batch_size"]), 1)
@@ -526,14 +528,14 @@ def _of_generations(steps: Sequence[Step], planned: Planned) -> Sequence[Step]:
     ]
 
 
-def _turned(steady: Steady, amount: float) -> Steady:
+def _turned(steady: SteadyValue, amount: float) -> SteadyValue:
     """A rate as the time of an amount, or a time as a rate."""
     return replace(
         steady, value=amount / steady.value, low=amount / steady.high, high=amount / steady.low
     )
 
 
-def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
+def _of_serving(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
     cells, no_row = _cells(reading, planned, reading.values, name)
     missing = list(unsaid(planned))
     at_load = _at_load(reading, planned)
@@ -546,7 +548,7 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
     if missing:
         cells, no_row = {}, f"no column of runs has {' and '.join(missing)}"
     quantities = [
-        Compared(
+        LoggedQuantity(
             name=column,
             measured=value,
             predicted=predicted.get(column) or predicted.get(_OF_PLANS.get(column, "")),
@@ -554,7 +556,7 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
         for column, value in reading.values.items()
     ]
     quantities += [
-        Compared(
+        LoggedQuantity(
             name=column,
             measured=value,
             predicted=_percentile(at_load, column, percent),
@@ -571,7 +573,7 @@ def _of_serving(reading: Reading, planned: Planned, name: str) -> Comparison:
     )
 
 
-def _at_load(reading: Reading, planned: Planned) -> Planned | None:
+def _at_load(reading: LogSummary, planned: PredictedRun) -> PredictedRun | None:
     """The deployment of the plan under the load of the log; None where no plan is of that."""
     facts = reading.facts
     if "all_at_once" in facts:
@@ -596,13 +598,13 @@ _OF_PLANS = {
 }
 
 
-def _percentile(planned: Planned | None, column: str, percent: int) -> Range | None:
+def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Range | None:
     stem = column.removesuffix("_s")
     value = None if planned is None else planned.row.get(f"{stem}_p{percent}_s")
     return None if value is None else Range(value=float(value), low=math.nan, high=math.nan)
 
 
-def _about_load(reading: Reading, planned: Planned) -> Iterator[str]:
+def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
     """What load the prediction is for."""
     facts = reading.facts
     if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
@@ -627,7 +629,7 @@ def _about_load(reading: Reading, planned: Planned) -> Iterator[str]:
 
 
 def _cells(
-    reading: Reading, planned: Planned, measured: Mapping[str, float], name: str
+    reading: LogSummary, planned: PredictedRun, measured: Mapping[str, float], name: str
 ) -> tuple[Cells, str]:
     try:
         return run_cells(planned, reading, measured, name), ""
@@ -635,7 +637,7 @@ def _cells(
         return {}, str(error)
 
 
-def _of_row(cells: Cells, planned: Planned) -> tuple[Mapping[str, Range], tuple[str, ...]]:
+def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], tuple[str, ...]]:
     """Predictions for the columns of a run, with notes; nothing where its row has too little."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
@@ -658,7 +660,9 @@ def _software(of: Any) -> str:
     return str(profile.name)
 
 
-def _about_row(cells: Cells, planned: Planned, quantities: list[Compared]) -> Iterator[str]:
+def _about_row(
+    cells: Cells, planned: PredictedRun, quantities: list[LoggedQuantity]
+) -> Iterator[str]:
     """Where calibration sees another run than the plan's in the row."""
     if not cells:
         return

@@ -21,8 +21,8 @@ from planner.specs.model import ModelSpec
 from planner.validation.prediction import Range
 from planner.validation.runs import MemoryKind
 from planner.workloads.base import Evaluation
-from planner.workloads.pinned import PLAN_FILE, PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.pinned import PLAN_FILE, SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 TRAIN, STATIC, RL = "train", "inference", "rl"
 # Parts of a GPU's memory that each kind of measurement does not see.
@@ -34,26 +34,26 @@ _OUTSIDE: Mapping[str, tuple[str, ...]] = {
 
 
 @record(kw_only=True)
-class Planned:
+class PredictedRun:
     """A plan, and its one configuration evaluated."""
 
-    pinned: PinnedPlan
-    found: Evaluation
+    pinned: SavedPlan
+    evaluation: Evaluation
     catalogue: Catalogue
 
     @classmethod
-    def of(cls, pinned: PinnedPlan) -> Planned:
+    def of(cls, pinned: SavedPlan) -> PredictedRun:
         """The plan, evaluated again with the specs there are now.
 
         Raises SpecError, SearchSpaceError or InfeasibleError if it names what there is not, or
         cannot be computed.
         """
         request = pinned.request()
-        evaluation = evaluated(one_configuration(request))
-        return cls(pinned=pinned, found=evaluation, catalogue=Catalogue(request.specs))
+        evaluation = evaluate(make_single_plan(request))
+        return cls(pinned=pinned, evaluation=evaluation, catalogue=Catalogue(request.specs))
 
     @classmethod
-    def read(cls, path: Path, specs: Path | None = None) -> Planned:
+    def read(cls, path: Path, specs: Path | None = None) -> PredictedRun:
         """The plan of a file, of the file of a search, or of the folder of a launch.
 
         ``specs`` is a folder of own specs, in place of the one that the plan names.
@@ -61,7 +61,7 @@ class Planned:
         Raises SpecError, SearchSpaceError or InfeasibleError if it is no plan, names what there is
         not, or cannot be computed.
         """
-        pinned = PinnedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
+        pinned = SavedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
         if specs is not None:
             pinned = replace(pinned, specs_folder=str(specs.absolute()))
         return cls.of(pinned)
@@ -69,7 +69,7 @@ class Planned:
     @cached_property
     def row(self) -> Mapping[str, Any]:
         """Its parameters and predictions, by result column."""
-        return first_row({**self.found.candidates.columns(), **self.found.more})
+        return first_row({**self.evaluation.candidates.columns(), **self.evaluation.more})
 
     @property
     def is_training(self) -> bool:
@@ -84,7 +84,7 @@ class Planned:
     @property
     def setting(self) -> Any:
         """The machine, the model, the software and the work."""
-        return self.found.source.setting
+        return self.evaluation.source.setting
 
     @property
     def model(self) -> ModelSpec:
@@ -95,7 +95,7 @@ class Planned:
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
         """Its predictions with their 90 % intervals, by result column; memory apart."""
-        sure = self.found.source.confidence(self.row["num_gpus"])
+        sure = self.evaluation.source.confidence(self.row["num_gpus"])
         ends = intervals(self.row, sure)
         return {
             name: Range(value=float(self.row[name]), low=float(low), high=float(high))
@@ -123,7 +123,7 @@ class Planned:
 
     def at_load(
         self, concurrency: float | None, request_rate: float | None, requests: Row | None = None
-    ) -> Planned | None:
+    ) -> PredictedRun | None:
         """The same deployment at another load: so many requests at once, or so many a second.
 
         ``requests`` answers questions about them, such as their number. None where it cannot hold
@@ -141,6 +141,6 @@ class Planned:
             return None
         pinned = replace(self.pinned, parameters=parameters, answers=answers)
         try:
-            return Planned.of(pinned)
+            return PredictedRun.of(pinned)
         except PlannerError:
             return None

@@ -23,7 +23,7 @@ from planner.base.records import record
 from planner.base.software_enums import LossKernel
 from planner.base.training_names import SavedModules
 from planner.base.units import GIB
-from planner.confidence.classes import scale, training_task
+from planner.confidence.classes import scale_class, training_task
 from planner.confidence.intervals import (
     TRAINING_TABLES,
     MemoryErrors,
@@ -39,7 +39,7 @@ from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.estimators.training.share import Setting
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
-from planner.specs.checked import Faults
+from planner.specs.checked import ValidationErrors
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
 from planner.specs.serving import with_mtp
@@ -47,7 +47,7 @@ from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_
 from planner.validation.library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.prediction import MEMORY, Case, Prediction
 from planner.validation.runs import MemoryKind, Run
-from planner.validation.training.layouts import ONCE_PER_NODE, Layout, Open, layouts, since
+from planner.validation.training.layouts import ONCE_PER_NODE, Layout, LayoutChoice, layouts, since
 
 _NO_HOST_WAITS = ("full", "sync_free")
 _ADAPTERS = {
@@ -59,7 +59,9 @@ _ADAPTERS = {
     "qlora": AdapterKind.QLORA,
 }
 # Transformers' Trainer or PEFT with DeepSpeed.
-_BESIDE_TRAINER = re.compile(r"(?<=peft)\W+deepspeed|(?<=trainer)\W+deepspeed", re.IGNORECASE)
+_DEEPSPEED_WITH_TRAINER = re.compile(
+    r"(?<=peft)\W+deepspeed|(?<=trainer)\W+deepspeed", re.IGNORECASE
+)
 _FROM_SCRATCH = ("", "pretrain", "pretraining")
 # Where a run does not say: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
@@ -153,7 +155,7 @@ class TrainingCase(Case):
     @property
     def scale(self) -> str:
         """One GPU, one node, a cluster of up to 512 GPUs, or a larger one."""
-        return scale(self.num_gpus, self.cluster.gpus_per_node)
+        return scale_class(self.num_gpus, self.cluster.gpus_per_node)
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
@@ -191,7 +193,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     profile = _as_run(shipped, run, rule, adapter)
     has_own_loss = rule.per_logit not in (None, shipped.memory.per_logit)
     cluster = run_cluster(run, gpu)
-    context = Open(
+    context = LayoutChoice(
         run=run,
         rule=rule,
         profile=profile,
@@ -221,7 +223,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     )
     try:
         _ = case.setting
-    except Faults as error:  # a number of the run is beyond what a question may hold
+    except ValidationErrors as error:  # a number of the run is beyond what a question may hold
         (name,), text = error.found[0]
         raise NotPredicted(f"impossible {name}: {text}") from error
     return case
@@ -336,7 +338,7 @@ def _software(run: Run) -> str:
     name = run.text("framework")
     offloads = run.word("offload") not in ("", "none")
     idle = run.count("num_gpus") == 1 and not (run.text("zero_stage") or offloads)
-    return _BESIDE_TRAINER.sub("", name) if idle and is_fine_tuning(run) else name
+    return _DEEPSPEED_WITH_TRAINER.sub("", name) if idle and is_fine_tuning(run) else name
 
 
 def _framework(run: Run) -> str:

@@ -33,7 +33,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.base.training_names import optimizer_of
+from planner.base.training_names import parse_optimizer
 from planner.confidence.classes import has_experts
 from planner.confidence.software import FrameworkRule
 from planner.configurations.table import TrainingConfigurations
@@ -100,14 +100,14 @@ _FORMATS = {
 }
 
 
-def told_states(run: Run) -> dict[str, Any]:
+def stated_optimizer(run: Run) -> dict[str, Any]:
     """Codes of the optimizer and of its formats, of those that a row tells.
 
     Raises NotPredicted if a word is unknown.
     """
     states: dict[str, Any] = {}
     if word := run.word("optimizer"):
-        known = optimizer_of(word)
+        known = parse_optimizer(word)
         if known is None:
             raise NotPredicted(f"the optimizer {word} is not modelled yet")
         states |= known
@@ -261,7 +261,7 @@ class Layout:
 
 
 @record(kw_only=True)
-class Open:
+class LayoutChoice:
     """What a layout of a run is chosen against."""
 
     run: Run
@@ -273,7 +273,7 @@ class Open:
     loss_kernel: LossKernel = LossKernel.AUTO
 
 
-def layouts(context: Open) -> list[Layout]:
+def layouts(context: LayoutChoice) -> list[Layout]:
     """Every plausible layout of a run, in a fixed order.
 
     Raises NotPredicted if its precision or its memory management is not modelled, or nothing fits
@@ -295,7 +295,7 @@ def layouts(context: Open) -> list[Layout]:
     return found
 
 
-def _parallel(context: Open) -> Iterator[Layout]:
+def _parallel(context: LayoutChoice) -> Iterator[Layout]:
     """Layouts without batch: the sizes that are not given take all that fit."""
     run = context.run
     num_gpus = run.count("num_gpus")
@@ -317,7 +317,7 @@ def _parallel(context: Open) -> Iterator[Layout]:
         yield from _switched(context, spread)
 
 
-def _expert_ranks(context: Open, num_ranks: int) -> list[int]:
+def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
     """As a run says, else one; DeepEP and Hybrid-EP are there only where experts are on several."""
     given = context.run.count("expert_parallel")
     if given or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
@@ -327,7 +327,7 @@ def _expert_ranks(context: Open, num_ranks: int) -> list[int]:
     return fit or [1]
 
 
-def _expert_splits(context: Open, layout: Layout, ranks: int) -> list[int]:
+def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[int]:
     """Expert tensor parallelism: as a run says, else 1, as recipes set it, or Megatron's default.
 
     That is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
@@ -343,7 +343,7 @@ def _expert_splits(context: Open, layout: Layout, ranks: int) -> list[int]:
     return sorted({1, tensor})
 
 
-def _must_spread(context: Open) -> bool:
+def _must_spread(context: LayoutChoice) -> bool:
     """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
     if context.run.flag("layer_split"):
         return True
@@ -353,7 +353,7 @@ def _must_spread(context: Open) -> bool:
     return _may_spread(context) and whole > context.gpu.memory_capacity
 
 
-def _may_spread(context: Open) -> bool:
+def _may_spread(context: LayoutChoice) -> bool:
     """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
 
     It copies the model where its user starts a process for each GPU, and spreads it else.
@@ -365,7 +365,7 @@ def _may_spread(context: Open) -> bool:
     return several and context.profile.layer_split and not (said or named)
 
 
-def _unsplit(context: Open, num_gpus: int) -> Layout:
+def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
     """What a run says of all its layouts, with sizes of 1."""
     year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
@@ -383,8 +383,8 @@ def _unsplit(context: Open, num_gpus: int) -> Layout:
         data_parallel_replicas=1,
         recompute=Recompute.NONE,
         recompute_num_layers=0,
-        recompute_modules=_told_set(context.run, RecomputedModules) or 0,
-        saved_tensors=_told_set(context.run, KeptTensors) or 0,
+        recompute_modules=_stated_set(context.run, RecomputedModules) or 0,
+        saved_tensors=_stated_set(context.run, KeptTensors) or 0,
         offload=_offload(context.run),
         offloaded_tensors=KeptTensors[_parts_of_layers(context.run).upper() or "NONE"],
         precision=ComputePrecision.BF16,
@@ -393,7 +393,7 @@ def _unsplit(context: Open, num_gpus: int) -> Layout:
         fp8_attention=bool(context.run.flag("fp8_attention")),
         fp8_recipe=Fp8Recipe.AUTO,
         loss_kernel=context.loss_kernel,
-        **told_states(context.run),
+        **stated_optimizer(context.run),
         **options_of(context.run, context.profile, context.rule, context.gpu, context.model),
     )
 
@@ -407,7 +407,7 @@ def _fits_gpus(layout: Layout, run: Run) -> bool:
     return bool(stated) or given is None or given == ranks
 
 
-def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
+def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
     """The layout with each plausible set of switches."""
     zero_stage = _zero_stage(context, layout)
     replicas = context.run.count("data_parallel_replicas") if zero_stage else None
@@ -419,7 +419,7 @@ def _switched(context: Open, layout: Layout) -> Iterator[Layout]:
         )
 
 
-def _batches(context: Open, layout: Layout) -> Iterator[Callable[..., Layout]]:
+def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., Layout]]:
     """The layout with each plausible micro-batch and number of chunks, and what else is given."""
     given = context.run.number("global_batch_size")
     micro = context.run.count("micro_batch_size")
@@ -446,7 +446,7 @@ def _batches(context: Open, layout: Layout) -> Iterator[Callable[..., Layout]]:
             )
 
 
-def _virtual(context: Open, layout: Layout, micro_batches: float) -> list[int]:
+def _virtual(context: LayoutChoice, layout: Layout, micro_batches: float) -> list[int]:
     given = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
@@ -459,14 +459,14 @@ def _virtual(context: Open, layout: Layout, micro_batches: float) -> list[int]:
     return [1, *(v for v in range(2, _MOST_VIRTUAL + 1) if layers % (p * v) == 0)]
 
 
-def _tensor(context: Open) -> list[int]:
+def _tensor(context: LayoutChoice) -> list[int]:
     given = context.run.count("tensor_parallel")
     if given or not context.profile.tensor_parallel:
         return [given or 1]
     return _powers_of_two(min(_MOST_TENSOR_PARALLEL, context.domain_size))
 
 
-def _pipeline(context: Open) -> list[int]:
+def _pipeline(context: LayoutChoice) -> list[int]:
     given = context.run.count("pipeline_parallel")
     if given or not context.profile.pipeline_parallel:
         return [given or 1]
@@ -475,7 +475,7 @@ def _pipeline(context: Open) -> list[int]:
     return sorted({*_powers_of_two(layers), *even})
 
 
-def _context(context: Open) -> list[int]:
+def _context(context: LayoutChoice) -> list[int]:
     """One, as tables that tell no context parallelism had none, unless the others explain less."""
     given, shared = context.run.count("context_parallel"), context.run.number("gpus_per_sequence")
     if given or not shared or not context.profile.context_parallel:
@@ -483,7 +483,7 @@ def _context(context: Open) -> list[int]:
     return _powers_of_two(_MOST_CONTEXT_PARALLEL)
 
 
-def _zero_stage(context: Open, layout: Layout) -> int:
+def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
     given = context.run.number("zero_stage")
@@ -492,15 +492,15 @@ def _zero_stage(context: Open, layout: Layout) -> int:
     return context.profile.default_zero_stage if given is None else int(given)
 
 
-def _recompute(context: Open) -> list[Recompute]:
+def _recompute(context: LayoutChoice) -> list[Recompute]:
     alone, _, sharded = (context.rule.recompute or "").partition("/")
     several = (context.run.count("num_gpus") or 1) > 1
     word = context.run.word("recompute") or (several and sharded) or alone
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
-    if _told_set(context.run, KeptTensors) is not None:
+    if _stated_set(context.run, KeptTensors) is not None:
         return [Recompute.FULL]
-    if _told_set(context.run, RecomputedModules) is not None:
+    if _stated_set(context.run, RecomputedModules) is not None:
         return [Recompute.SELECTIVE]
     if word:
         raise NotPredicted(
@@ -510,7 +510,7 @@ def _recompute(context: Open) -> list[Recompute]:
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
-def _told_set(run: Run, sets: type[NameSet]) -> int | None:
+def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
     """Tensors or modules, where a run tells its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
     if not word or word.lower() in _RECOMPUTE:
@@ -554,7 +554,7 @@ def _offload(run: Run) -> Offload:
     return code
 
 
-def _sequence_parallel(context: Open, layout: Layout) -> list[bool]:
+def _sequence_parallel(context: LayoutChoice, layout: Layout) -> list[bool]:
     if layout.tensor_parallel == 1:
         return [False]
     given = context.run.flag("sequence_parallel")

@@ -14,8 +14,8 @@ from planner.estimators.timeline.placed import (
     BACKWARD,
     FORWARD,
     WEIGHTS,
+    MicroBatchPass,
     Pipeline,
-    Work,
     in_order,
     placed,
     starts,
@@ -100,7 +100,7 @@ def test_works_keep_their_order_and_wait_for_what_they_need(schedule, ranks, chu
     for kind, micro_batch, chunk, direction in begin:
         if kind == FORWARD and chunk:
             before = begin[FORWARD, micro_batch, chunk - 1, direction]
-            least = before + min(found.hand_over, 1) * duration(Work(FORWARD, 0, 0))
+            least = before + min(found.hand_over, 1) * duration(MicroBatchPass(FORWARD, 0, 0))
             assert begin[kind, micro_batch, chunk, direction] >= least - 1e-9
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from make_public_launches import FOLDER
 
-from planner.documents.shell.text import Given, edited
+from planner.documents.shell.text import ParsedOption, apply_edits
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, containers_of, script_of
 from planner.launch.launchers.tasks import tasks_of
@@ -19,7 +19,7 @@ def _words(text: str, container: Container) -> list[str | None]:
     return [word.text for word in script_of(container, text, "file").commands[-1].words]
 
 
-def _number(given: Given | None) -> str | None:
+def _number(given: ParsedOption | None) -> str | None:
     return None if given is None else given.texts[0]
 
 
@@ -48,7 +48,7 @@ def test_a_value_is_edited_where_it_stands() -> None:
     size = command.words[[w.text for w in command.words].index("--tensor-parallel-size") + 1]
 
     assert size.span is not None
-    changed = edited(text, {size.span: "8"})
+    changed = apply_edits(text, {size.span: "8"})
     assert "--tensor-parallel-size 8 \\\n" in changed
     assert text.splitlines()[size.line - 1].strip() == "--tensor-parallel-size 16 \\"
     assert _number(container.world.num_nodes) == "2"
@@ -104,7 +104,7 @@ def test_defaults_of_variables_count_in_compose() -> None:
     size = container.words[words.index("--tensor-parallel-size") + 1]
     assert size.text == "2"
     assert size.span is not None
-    assert "${TP:-4}" in edited(text, {size.span: "4"})
+    assert "${TP:-4}" in apply_edits(text, {size.span: "4"})
 
 
 def test_a_shell_is_no_model() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.read import launches
+from planner.launch.read import parse_launches
 
 JOB = """kind: Job
 spec:
@@ -25,12 +25,12 @@ spec:
 
 def test_more_ranks_than_gpus_are_refused() -> None:
     with pytest.raises(LaunchError) as error:
-        list(launches(Path("job.yaml"), JOB.format(each=8)))
+        list(parse_launches(Path("job.yaml"), JOB.format(each=8)))
     told = "job.yaml: line 8: --nproc-per-node 8 is more than the 4 of nvidia.com/gpu on line 11."
     assert told in str(error.value)
 
 
 @pytest.mark.parametrize("each", ["4", "2", "gpu"])
 def test_as_many_or_fewer_are_not(each: str) -> None:
-    (found,) = launches(Path("job.yaml"), JOB.format(each=each))
+    (found,) = parse_launches(Path("job.yaml"), JOB.format(each=each))
     assert found.target == "megatron-lm"

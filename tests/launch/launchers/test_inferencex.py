@@ -61,7 +61,7 @@ def test_a_script_whose_server_stands_elsewhere_is_its_entry(repository: Path) -
     told = {"model": "Qwen/Qwen3-30B-A3B", "attention_data_parallel": 4, "expert_parallel": 4}
     load = {"input_tokens": "1024", "output_tokens": "512", "concurrency": 16}
     assert {**told, **load, "num_gpus": 4}.items() <= found.values.items()
-    assert (found.path.name, found.found.line) == ("nvidia-master.yaml", 24)
+    assert (found.path.name, found.command.line) == ("nvidia-master.yaml", 24)
     assert "--speculative-config" in {line.option for line in found.of(Status.OPEN)}
 
 

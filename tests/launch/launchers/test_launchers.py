@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import each
 
-from planner.documents.shell.text import Given, edited, shell_word
+from planner.documents.shell.text import ParsedOption, apply_edits, shell_word
 from planner.errors import LaunchError
-from planner.launch.launchers import Inner, inner_commands, read_script
+from planner.launch.launchers import StartedProgram, inner_commands, read_script
 
 PROGRAM = ["vllm", "serve", "org/model", "--tensor-parallel-size", "8", "--x=a b"]
 WRAPPERS = [
@@ -24,21 +24,21 @@ WRAPPERS = [
 ]  # fmt: skip
 
 
-def inner(text: str, **environment: str) -> tuple[Inner, ...]:
+def inner(text: str, **environment: str) -> tuple[StartedProgram, ...]:
     return inner_commands(read_script(text, environment, "run.sh"))
 
 
-def only(text: str, **environment: str) -> Inner:
+def only(text: str, **environment: str) -> StartedProgram:
     found = [one for one in inner(text, **environment) if len(one.words) > 1]
     assert len(found) == 1, found
     return found[0]
 
 
-def texts(one: Inner) -> list[str | None]:
+def texts(one: StartedProgram) -> list[str | None]:
     return [word.text for word in one.words]
 
 
-def value(one: Given | None) -> str | None:
+def value(one: ParsedOption | None) -> str | None:
     return None if one is None else one.texts[0]
 
 
@@ -142,7 +142,7 @@ def test_places_are_those_of_the_file() -> None:
         assert told is not None
         assert told.spans[0] is not None
         edits[told.spans[0]] = new
-    again = only(edited(text, edits))
+    again = only(apply_edits(text, edits))
     assert texts(again)[2:] == ["M", "--TP", "32", "--PP", "2"]
     assert value(again.world.num_nodes) == "7"
     assert value(again.world.gpus_per_node) == "5"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.launch.write import Launch
+from planner.launch.write import WrittenLaunch
 
 PROGRAMS = ("torchrun", "accelerate", "deepspeed", "vllm", "python", "python3")
 RECORD = "STARTED"
@@ -55,7 +55,7 @@ MEASURING = "benchmark.sh"
 
 
 def commands(
-    launch: Launch, folder: Path, python: str, *, measuring: bool = False
+    launch: WrittenLaunch, folder: Path, python: str, *, measuring: bool = False
 ) -> Iterator[Started]:
     """What the scripts of a launch start, or its benchmark alone, run in a folder."""
     programs = folder / "programs"

@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 from round_trip import found_of, stated
 
-from planner.launch.target import Draft, File, Target
-from planner.launch.understood import Found
+from planner.launch.target import LaunchDraft, LaunchOutputFile, LaunchTarget
+from planner.launch.understood import ParsedCommand
 
 
-def with_files(target: Target, draft: Draft) -> Found:
+def with_files(target: LaunchTarget, draft: LaunchDraft) -> ParsedCommand:
     """The first command of a draft and the documents that it names."""
     found = found_of(target, draft)
     process = draft.processes[0]
@@ -29,16 +29,18 @@ def with_files(target: Target, draft: Draft) -> Found:
     return replace(found, files=files)
 
 
-def document(target: str, file: File) -> Found:
+def document(target: str, file: LaunchOutputFile) -> ParsedCommand:
     """One YAML or JSON file."""
     values = (json.loads if file.name.endswith(".json") else yaml.safe_load)(file.text)
     return values_found(target, values, file.name, file.text)
 
 
-def values_found(target: str, values: Mapping[str, Any], name: str = "x", text: str = "") -> Found:
+def values_found(
+    target: str, values: Mapping[str, Any], name: str = "x", text: str = ""
+) -> ParsedCommand:
     """A document of these values."""
     options = {key: stated(key, *texts) for key, texts in _flat(values, "")}
-    return Found(target=target, name=name, text=text, options=options)
+    return ParsedCommand(target=target, name=name, text=text, options=options)
 
 
 def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, tuple[str | None, ...]]]:

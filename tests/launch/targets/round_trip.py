@@ -8,19 +8,19 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from planner.documents.shell.text import Given
+from planner.documents.shell.text import ParsedOption
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
-from planner.launch.option_table import Role
-from planner.launch.target import Draft, Job, Process, Target
-from planner.launch.understood import Answers, Found, World
-from planner.optimize.collector import known_value, rows_of
+from planner.launch.option_table import OptionRole
+from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
+from planner.optimize.collector import rows_of, value_or_none
 from planner.optimize.result_columns import full_columns
-from planner.optimize.source import plain
-from planner.question.inputs import read
+from planner.optimize.source import to_python_values
+from planner.question.inputs import parse_value
 from planner.question.request import Request
 from planner.question.terms import terms_of
-from planner.workloads.pinned import PinnedPlan
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.pinned import SavedPlan
+from planner.workloads.plan import evaluate, make_single_plan
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-3-175b")
 HYBRIDS = ("nemotron-h-8b", "qwen3-next-80b-a3b")
@@ -37,21 +37,23 @@ _QUESTIONS = (
 )
 
 
-def job_of(**asked: Any) -> Job | None:
+def job_of(**asked: Any) -> LaunchJob | None:
     """The job of a request, whether it fits or not; None where a rule rejects it."""
     try:
-        plan = one_configuration(Request(**asked))
-        found = evaluated(plan)
+        plan = make_single_plan(Request(**asked))
+        found = evaluate(plan)
     except (SearchSpaceError, InfeasibleError, SpecError):
         return None
     if found.rejected_by and found.rejected_by not in ENOUGH:
         return None
     columns = full_columns(found.table(), [found.source])
-    (row,) = rows_of({name: [*map(known_value, plain(each))] for name, each in columns.items()})
+    (row,) = rows_of(
+        {name: [*map(value_or_none, to_python_values(each))] for name, each in columns.items()}
+    )
     source: Any = found.source
     setting = source.setting
-    return Job(
-        pinned=PinnedPlan.of(plan, row),
+    return LaunchJob(
+        pinned=SavedPlan.of(plan, row),
         model=setting.model,
         gpu=setting.machine.gpu,
         cluster=setting.machine.cluster,
@@ -68,7 +70,7 @@ def training_jobs(
     adapters: Sequence[str] = ("none",),
     gpu: str = "h100-sxm",
     **fixed: Any,
-) -> Job:
+) -> LaunchJob:
     """Plans to train that the rules allow, whether they fit or not.
 
     ``fixed`` are parameters and answers that every one of them has.
@@ -122,7 +124,7 @@ def serving_jobs(
     modes: Sequence[str] = ("aggregated", "disaggregated"),
     gpu: str = "h100-sxm",
     **fixed: Any,
-) -> Job:
+) -> LaunchJob:
     """Plans to serve that the rules allow, whether they fit or not."""
     several = st.sampled_from
 
@@ -161,7 +163,7 @@ def serving_jobs(
     return _made(asked, settings, fixed)
 
 
-def _made(asked: dict[str, Any], settings: dict[str, Any], fixed: Mapping[str, Any]) -> Job:
+def _made(asked: dict[str, Any], settings: dict[str, Any], fixed: Mapping[str, Any]) -> LaunchJob:
     parameters = set(settings)
     settings |= {name: value for name, value in fixed.items() if name in parameters}
     asked |= {name: value for name, value in fixed.items() if name not in parameters}
@@ -173,15 +175,17 @@ def _made(asked: dict[str, Any], settings: dict[str, Any], fixed: Mapping[str, A
     return job
 
 
-def found_of(target: Target, draft: Draft, process: Process | None = None) -> Found:
+def found_of(
+    target: LaunchTarget, draft: LaunchDraft, process: Process | None = None
+) -> ParsedCommand:
     """One command of a draft as a reader finds it: its options, its words, its GPUs.
 
     Texts of variables are not known. Options of documents beside it are those of no command:
     give `Found.files` of your own with `dataclasses.replace`.
     """
     process = process or draft.processes[0]
-    options: dict[str, Given] = {}
-    positional: list[Given] = []
+    options: dict[str, ParsedOption] = {}
+    positional: list[ParsedOption] = []
     for argument in process.arguments:
         first, *rest = [word if isinstance(word, str) else None for word in argument.words]
         if first is None or not first.startswith("-"):
@@ -196,28 +200,28 @@ def found_of(target: Target, draft: Draft, process: Process | None = None) -> Fo
             options[name] = stated(name, value)
         else:
             options[first] = stated(first, *rest)
-    return Found(
+    return ParsedCommand(
         target=target.name,
         name="train.sh",
         text="",
         options=options,
         positional=tuple(positional),
         environment={name: stated(name, value) for name, value in process.environment.items()},
-        world=World(
+        resources=JobResources(
             num_nodes=stated("--nnodes", str(process.num_nodes)),
             gpus_per_node=stated("--nproc-per-node", str(process.gpus_per_node)),
         ),
     )
 
 
-def stated(option: str, *texts: str | None) -> Given:
+def stated(option: str, *texts: str | None) -> ParsedOption:
     """An option that stands nowhere in particular."""
     spans = (None,) * len(texts)
-    return Given(option=option, texts=texts, line=1, spans=spans, whole=None)
+    return ParsedOption(option=option, texts=texts, line=1, spans=spans, full_span=None)
 
 
 def lost(
-    target: Target, job: Job, answers: Answers, derived: bool = False
+    target: LaunchTarget, job: LaunchJob, answers: LaunchSettings, derived: bool = False
 ) -> dict[str, tuple[Any, Any]]:
     """Parameters and answers of a job that a file of it does not tell: what was, what is read.
 
@@ -238,15 +242,15 @@ def lost(
         text = answers.values.get(name)
         default = term.default or None
         back = default if text is None else text
-        back = None if back is None else read(term, back)
+        back = None if back is None else parse_value(term, back)
         is_derived = (text is None or not derived) and bool(
-            target.table.rows_of(name, Role.DERIVED)
+            target.table.rows_of(name, OptionRole.DERIVED)
         )
         if back != value and not is_derived:
             wrong[name] = (value, back)
     return wrong
 
 
-def round_trip(target: Target, job: Job) -> dict[str, tuple[Any, Any]]:
+def round_trip(target: LaunchTarget, job: LaunchJob) -> dict[str, tuple[Any, Any]]:
     """What is lost from a plan to the target's command and back: nothing, if all is well."""
     return lost(target, job, target.read(found_of(target, target.drafted(job))))

@@ -7,17 +7,17 @@ from typing import Any
 
 from round_trip import found_of, job_of, lost, stated
 
-from planner.launch.target import Draft, Job, Process, Target, Variable
-from planner.launch.understood import Answers, Found
+from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process, ShellVariable
+from planner.launch.understood import LaunchSettings, ParsedCommand
 
 
-def answered(target: Target, draft: Draft) -> Answers:
+def answered(target: LaunchTarget, draft: LaunchDraft) -> LaunchSettings:
     """What all servers of a draft say together; copies are those of the draft."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     return together([(one, target.read(found_of(target, draft, one))) for one in servers])
 
 
-def together(answers: Sequence[tuple[Process, Answers]]) -> Answers:
+def together(answers: Sequence[tuple[Process, LaunchSettings]]) -> LaunchSettings:
     """The answers of several servers as one deployment, with the copies of each."""
     values: dict[str, Any] = {}
     for process, each in answers:
@@ -25,10 +25,10 @@ def together(answers: Sequence[tuple[Process, Answers]]) -> Answers:
         for name in {"replicas", "prefill_replicas"} & {*each.values}:
             values[name] = int(each.values[name]) * process.copies
     gpus = [int(each.values["num_gpus"]) * process.copies for process, each in answers]
-    return Answers(workload="serve", values={**values, "num_gpus": sum(gpus)})
+    return LaunchSettings(workload="serve", values={**values, "num_gpus": sum(gpus)})
 
 
-def lost_between(target: Target, job: Job) -> dict[str, tuple[Any, Any]]:
+def lost_between(target: LaunchTarget, job: LaunchJob) -> dict[str, tuple[Any, Any]]:
     """What is lost from a plan to the commands of a target and back, unless it is told.
 
     That a checkpoint must have a quantization is told; its name is the user's.
@@ -50,7 +50,7 @@ _TELLING = {
 }
 
 
-def planned(**asked: Any) -> Job:
+def planned(**asked: Any) -> LaunchJob:
     """A job that the rules allow; parameters of it are ``settings``."""
     job = job_of(**{"workload": "serve", "num_gpus": 8, "gpu": "h100-sxm", **asked})
     assert job is not None
@@ -66,7 +66,7 @@ def words(process: Process) -> list[str]:
     ]
 
 
-def _value(word: Variable) -> str:
+def _value(word: ShellVariable) -> str:
     return f"$(({word.plus} + {word.times} * {word.name}))" if word.times else f"${{{word.name}}}"
 
 
@@ -76,15 +76,15 @@ def value_of(process: Process, option: str) -> str | None:
     return all_words[all_words.index(option) + 1] if option in all_words else None
 
 
-def process_of(draft: Draft, name: str) -> Process:
+def process_of(draft: LaunchDraft, name: str) -> Process:
     """The process of a name."""
     return next(process for process in draft.processes if process.name == name)
 
 
-def found(target: Target, *command: str, **options: str | None) -> Found:
+def found(target: LaunchTarget, *command: str, **options: str | None) -> ParsedCommand:
     """A user's command: words that are no options, and options with their values."""
     given = {f"--{name.replace('_', '-')}": text for name, text in options.items()}
-    return Found(
+    return ParsedCommand(
         target=target.name,
         name="serve.sh",
         text="",
@@ -101,5 +101,5 @@ def variables_of(process: Process) -> set[str]:
         word.name
         for argument in process.arguments
         for word in argument.words
-        if isinstance(word, Variable)
+        if isinstance(word, ShellVariable)
     }

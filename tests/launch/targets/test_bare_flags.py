@@ -6,10 +6,10 @@ import pytest
 from rows import each
 
 from planner.documents.shell import Word
-from planner.documents.shell.values import computed
+from planner.documents.shell.values import computed_text
 from planner.errors import LaunchError
 from planner.launch.arguments import read_arguments
-from planner.launch.read import launches, read_launch
+from planner.launch.read import parse_launches, read_launch
 from planner.launch.targets import readers, target_of
 
 _OPTIONS = (
@@ -34,7 +34,7 @@ def test_no_flag_swallows_the_option_behind_it(tmp_path: Path, beside: str) -> N
     flags = _flags()
     assert "bf16" in flags
     ends = [" ".join(f"--{flag} {one}" for one in _OPTIONS) for flag in flags]
-    found = list(launches(path, "".join(f"{_WORLD} {end} {beside}\n" for end in ends)))
+    found = list(parse_launches(path, "".join(f"{_WORLD} {end} {beside}\n" for end in ends)))
     for flag, one in zip(flags, found, strict=True):
         names = {name.removeprefix("--"): given for name, given in one.options.items()}
         for option in _OPTIONS[:-1]:
@@ -74,7 +74,7 @@ def test_no_launcher_and_no_file_beside_it_lets_a_flag_swallow(
     option = "--per_device_train_batch_size 2"
     ends = [f"--{flag} {option} {beside}" for flag in _flags() for beside in _COMPANIONS]
     text = "".join(f"{launcher} --model_name_or_path a/b {end}\n" for end in ends)
-    found = list(launches(path, text))
+    found = list(parse_launches(path, text))
 
     assert len(found) == len(ends)
     for one, end in zip(found, ends, strict=True):
@@ -99,7 +99,7 @@ def test_no_option_of_a_reader_takes_a_known_one_as_its_value(name: str) -> None
     known = known or sorted(one for one in reader.table.used if one.startswith("--"))
     for first, second in zip(known, [*known[1:], *known[:1]], strict=True):
         words = [first, second, "7"]
-        read = read_arguments([Word.of(computed(one), 1, one) for one in words], accepted)
+        read = read_arguments([Word.of(computed_text(one), 1, one) for one in words], accepted)
         found = {one.option: one for one in read.unknown} | read.options
         behind = accepted.find(second)
         assert found[second if behind is None else behind.name].texts == ("7",), words

@@ -12,7 +12,7 @@ from round_trip import stated
 import planner
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import World
+from planner.launch.understood import JobResources
 
 
 def test_buckets_of_deepspeed_are_read_and_auto_is_of_the_hidden_size() -> None:
@@ -31,7 +31,7 @@ def test_buckets_of_deepspeed_are_read_and_auto_is_of_the_hidden_size() -> None:
         "deepspeed": "ds.json",
     }
     found = values_found("deepspeed", script)
-    world = World(gpus_per_node=stated("--nproc-per-node", "8"))
+    world = JobResources(gpus_per_node=stated("--nproc-per-node", "8"))
     answers = target_of("deepspeed").read(replace(found, files=files, world=world))
     assert answers.values["reduce_bucket_size"] == 4096**2
     assert answers.values["sub_group_size"] == 100_000_000

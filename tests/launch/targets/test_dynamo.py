@@ -12,9 +12,9 @@ from serving_trip import planned
 
 from planner.errors import LaunchError
 from planner.launch.read import read_launch
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets.dynamo import TARGET
-from planner.launch.understood import Answers
+from planner.launch.understood import LaunchSettings
 from planner.launch.write import launch_of
 from planner.question.request import Request
 
@@ -29,7 +29,7 @@ POOLS = {
 ENGINES = ("vllm", "sglang", "tensorrt-llm")
 
 
-def graph_of(job: Job) -> dict[str, Any]:
+def graph_of(job: LaunchJob) -> dict[str, Any]:
     (file,) = TARGET.drafted(job).files
     graph = yaml.safe_load(file.text)
     assert isinstance(graph, dict)
@@ -74,7 +74,7 @@ def test_a_graph_is_read_again(engine: str, mode: str, tmp_path: Path) -> None:
     path = tmp_path / file.name
     path.write_text(file.text)
     read = read_launch(path)
-    wrong = lost(TARGET, job, Answers(workload="serve", values=read.values))
+    wrong = lost(TARGET, job, LaunchSettings(workload="serve", values=read.values))
     # Graphs have no more of the table than pools; compare what the engines' words say.
     for name in ("tensor_parallel", "concurrency", "kv_cache", "num_gpus", "replicas"):
         if name in job.pinned.parameters:

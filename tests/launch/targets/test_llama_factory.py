@@ -8,7 +8,7 @@ from planner.errors import LaunchError, SpecError
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import Found
+from planner.launch.understood import ParsedCommand
 
 ADAPTER = """\
 model_name_or_path: Qwen/Qwen2.5-7B-Instruct
@@ -147,8 +147,8 @@ def test_deepspeed_honours_no_key_of_fsdp(tmp_path: Path) -> None:
     assert own == {"gradient_checkpointing": ("true",)}
 
 
-def _found(path: Path) -> Found:
-    return read_launch(path).found
+def _found(path: Path) -> ParsedCommand:
+    return read_launch(path).command
 
 
 def test_options_of_its_command_are_its_own(tmp_path: Path) -> None:

@@ -12,16 +12,16 @@ from round_trip import found_of, job_of, lost, stated
 from serving_trip import found, value_of
 
 from planner.errors import LaunchError
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets.llama_server import TARGET
-from planner.launch.understood import Found
+from planner.launch.understood import ParsedCommand
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 OF_FILE = {"quantization", "expert_quantization"}
 
 
-def planned(**settings: object) -> Job:
+def planned(**settings: object) -> LaunchJob:
     num_gpus = settings.pop("num_gpus", 1)
     model = settings.pop("model", "llama-3.1-8b")
     asked = {"workload": "inference", "engine": "llama.cpp", "gpu": "h100-sxm"}
@@ -31,7 +31,7 @@ def planned(**settings: object) -> Job:
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> Job:
+def jobs(draw: st.DrawFn) -> LaunchJob:
     several = st.sampled_from
     tp, pp = draw(several(((1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2))))
     return planned(
@@ -48,7 +48,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @settings(max_examples=examples(30, 6), suppress_health_check=list(HealthCheck))
 @given(jobs())
-def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
     draft = TARGET.drafted(job)
     (serve,) = draft.processes
     command = found_of(TARGET, draft, serve)
@@ -83,7 +83,7 @@ def test_what_it_has_no_option_of_is_no_plan_of_it(settings: dict[str, Any], rul
         workload="inference", model=model, gpu="h100-sxm", num_gpus=4, engine="llama.cpp",
         settings={"concurrency": 8, **settings},
     )  # fmt: skip
-    assert evaluated(one_configuration(request)).rejected_by == rule
+    assert evaluate(make_single_plan(request)).rejected_by == rule
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_layers_and_devices_of_a_command() -> None:
         "--parallel": "8",
         "--ctx-size": "16384",
     }
-    command = Found(
+    command = ParsedCommand(
         target=TARGET.name,
         name="run.sh",
         text="",

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, reject, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
-from planner.launch.target import Job, Variable
+from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.maxtext import KEYS, maxtext_name, model_of_maxtext
-from planner.launch.understood import Answers, Found, World
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.write import for_target, launch_of
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
@@ -28,7 +28,7 @@ SOME = settings(max_examples=examples(25, 5), suppress_health_check=list(HealthC
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "qwen3-30b-a3b")
 
 
-def job(model: str, num_gpus: int, framework: str = "torchtitan", **more: Any) -> Job:
+def job(model: str, num_gpus: int, framework: str = "torchtitan", **more: Any) -> LaunchJob:
     asked = {"sequence_length": 2048, "global_batch_size": 512}
     asked |= {name: more.pop(name) for name in list(more) if name in asked}
     made = job_of(workload="train", framework=framework, model=model, gpu="h100-sxm",
@@ -37,23 +37,23 @@ def job(model: str, num_gpus: int, framework: str = "torchtitan", **more: Any) -
     return made
 
 
-def words(of: Job) -> dict[str, str]:
+def words(of: LaunchJob) -> dict[str, str]:
     return {each.option: each.text or "" for each in TARGET.settings(of).options}
 
 
-def read(*positional: str, world: World | None = None, **options: str) -> Answers:
-    found = Found(
+def read(*positional: str, world: JobResources | None = None, **options: str) -> LaunchSettings:
+    found = ParsedCommand(
         target=TARGET.name,
         name="run.sh",
         text="",
         options={name: stated(name, text) for name, text in options.items()},
         positional=tuple(stated("", word) for word in positional),
-        world=world or World(),
+        resources=world or JobResources(),
     )
     return TARGET.read(found)
 
 
-def come_back(made: Job) -> None:
+def come_back(made: LaunchJob) -> None:
     try:
         draft = TARGET.drafted(made)
     except LaunchError:
@@ -85,19 +85,19 @@ def come_back(made: Job) -> None:
 
 @SOME
 @given(made=training_jobs(models=MODELS))
-def test_a_plan_with_whole_weights_comes_back(made: Job) -> None:
+def test_a_plan_with_whole_weights_comes_back(made: LaunchJob) -> None:
     come_back(made)
 
 
 @SOME
 @given(made=training_jobs(framework="maxtext", models=MODELS))
-def test_a_plan_with_sharded_weights_comes_back(made: Job) -> None:
+def test_a_plan_with_sharded_weights_comes_back(made: LaunchJob) -> None:
     come_back(made)
 
 
 @SOME
 @given(made=training_jobs(models=MODELS))
-def test_axes_fill_nodes(made: Job) -> None:
+def test_axes_fill_nodes(made: LaunchJob) -> None:
     try:
         said = words(made)
     except LaunchError:
@@ -122,7 +122,7 @@ def test_what_exchanges_most_stands_within_a_node() -> None:
 def test_nodes_meet_where_jax_looks() -> None:
     (process,) = TARGET.drafted(job("llama-2-7b", 64)).processes
     names = {word.prefix: word.name for each in process.arguments for word in each.words
-             if isinstance(word, Variable)}  # fmt: skip
+             if isinstance(word, ShellVariable)}  # fmt: skip
     assert names["JAX_COORDINATOR_IP="] == "MASTER_ADDR"
     assert names["NODE_RANK="] == "NODE_RANK"
     (alone,) = TARGET.drafted(job("llama-2-7b", 8)).processes
@@ -178,7 +178,7 @@ def test_a_script_of_maxtext() -> None:
 
 
 def test_an_axis_takes_the_rest() -> None:
-    world = World(num_nodes=stated("--nnodes", "2"), gpus_per_node=stated("--gpus", "8"))
+    world = JobResources(num_nodes=stated("--nnodes", "2"), gpus_per_node=stated("--gpus", "8"))
     answers = read(world=world, model_name="llama3-8b", ici_tensor_parallelism="4")
     assert answers.values["tensor_parallel"] == 4
     assert answers.values["data_parallel_replicas"] == 2
@@ -186,7 +186,7 @@ def test_an_axis_takes_the_rest() -> None:
 
 
 def test_axes_that_do_not_fill_the_gpus_are_refused() -> None:
-    world = World(num_nodes=stated("--nnodes", "1"), gpus_per_node=stated("--gpus", "8"))
+    world = JobResources(num_nodes=stated("--nnodes", "1"), gpus_per_node=stated("--gpus", "8"))
     with pytest.raises(LaunchError, match="do not divide 8"):
         read(world=world, model_name="llama3-8b", ici_tensor_parallelism="3")
     with pytest.raises(LaunchError, match="one may be"):
@@ -195,7 +195,7 @@ def test_axes_that_do_not_fill_the_gpus_are_refused() -> None:
 
 def test_what_is_left_open_is_asked() -> None:
     answers = read(model_name="llama3-8b")
-    assert set(answers.asked) == {"num_gpus", "global_batch_size"}
+    assert set(answers.missing) == {"num_gpus", "global_batch_size"}
 
 
 def test_commands_and_documents_of_others_are_not_of_it() -> None:
@@ -205,7 +205,7 @@ def test_commands_and_documents_of_others_are_not_of_it() -> None:
     assert not TARGET.is_of({"model.tensor_model_parallel_size": "8"})
 
 
-def written_and_read(folder: Path, framework: str, zero_stage: int) -> Imported:
+def written_and_read(folder: Path, framework: str, zero_stage: int) -> ImportedLaunch:
     """The script of a plan, as a user's file."""
     request = Request(
         workload="train",

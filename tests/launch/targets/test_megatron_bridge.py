@@ -15,15 +15,15 @@ from planner.errors import LaunchError
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.shape import model_named
-from planner.launch.target import Job, Variable
+from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
-from planner.launch.understood import Answers, Found, World
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-bridge")
 SOME = settings(max_examples=examples(50, 6), suppress_health_check=list(HealthCheck))
 
 
-def job(model: str, num_gpus: int, framework: str = "megatron-bridge", **more: Any) -> Job:
+def job(model: str, num_gpus: int, framework: str = "megatron-bridge", **more: Any) -> LaunchJob:
     asked: dict[str, Any] = {"gpu": "h100-sxm", "sequence_length": 2048, "global_batch_size": 512}
     names = (*asked, "adapter", "lora_rank", "lora_targets", "mtp_num_layers")
     asked |= {name: more.pop(name) for name in list(more) if name in names}
@@ -33,27 +33,27 @@ def job(model: str, num_gpus: int, framework: str = "megatron-bridge", **more: A
     return made
 
 
-def words(of: Job) -> dict[str, str]:
+def words(of: LaunchJob) -> dict[str, str]:
     return {each.option: each.text or "" for each in TARGET.settings(of).options}
 
 
-def read(*positional: str, world: World | None = None, **options: str) -> Answers:
+def read(*positional: str, world: JobResources | None = None, **options: str) -> LaunchSettings:
     """What these keys say: `__` stands for the dot."""
     named = {name.replace("__", "."): text for name, text in options.items()}
-    found = Found(
+    found = ParsedCommand(
         target=TARGET.name,
         name="run.yaml",
         text="",
         options={name: stated(name, text) for name, text in named.items()},
         positional=tuple(stated("", word) for word in positional),
-        world=world or World(),
+        resources=world or JobResources(),
     )
     return TARGET.read(found)
 
 
 @SOME
 @given(made=training_jobs(framework="megatron-bridge", adapters=("none", "lora")))
-def test_a_plan_comes_back_from_its_overrides(made: Job) -> None:
+def test_a_plan_comes_back_from_its_overrides(made: LaunchJob) -> None:
     assert round_trip(TARGET, made) == {}
 
 
@@ -89,7 +89,7 @@ def test_adapters_are_trained_of_frozen_weights() -> None:
         word.prefix
         for each in draft.processes[0].arguments
         for word in each.words
-        if isinstance(word, Variable)
+        if isinstance(word, ShellVariable)
     ]
     assert "checkpoint.pretrained_checkpoint=" in variables
     assert "dataset.dataset_root=" in variables
@@ -129,14 +129,14 @@ def test_nothing_is_saved_by_a_benchmark() -> None:
         word.prefix
         for each in measured.arguments
         for word in each.words
-        if isinstance(word, Variable) and word.prefix.startswith("checkpoint.")
+        if isinstance(word, ShellVariable) and word.prefix.startswith("checkpoint.")
     ]
     assert saved == []
 
 
 def test_a_recipe_names_the_model() -> None:
     recipe = {"--recipe": stated("--recipe", "llama31_405b_pretrain_256gpu_h100_bf16_config")}
-    found = Found(target=TARGET.name, name="run.sh", text="", options=recipe)
+    found = ParsedCommand(target=TARGET.name, name="run.sh", text="", options=recipe)
     answers = TARGET.read(found)
     assert answers.values["model"] == "llama-3.1-405b"
     assert answers.values["zero_stage"] == "1"
@@ -219,7 +219,7 @@ def test_a_configuration_of_primus() -> None:
     assert answers.values["tensor_parallel"] == "8"
     assert answers.values["sequence_parallel"] == "true"
     assert answers.values["precision"] == "fp8"
-    assert "num_gpus" in answers.asked
+    assert "num_gpus" in answers.missing
 
 
 def test_commands_and_documents_of_others_are_not_of_it() -> None:
@@ -229,7 +229,7 @@ def test_commands_and_documents_of_others_are_not_of_it() -> None:
 
 
 def test_gpus_that_the_split_does_not_divide_are_refused() -> None:
-    world = World(gpus_per_node=stated("--nproc_per_node", "8"))
+    world = JobResources(gpus_per_node=stated("--nproc_per_node", "8"))
     with pytest.raises(LaunchError, match="multiples of 16"):
         read("bridge_train.py", "meta-llama/Meta-Llama-3-8B", world=world,
              model__tensor_model_parallel_size="16")  # fmt: skip

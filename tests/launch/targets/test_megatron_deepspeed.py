@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.understood import Answers, Found, World
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-deepspeed")
 MODELS = ("llama-2-7b", "llama-65b", "gpt-3-175b", "mixtral-8x7b")
@@ -38,7 +38,7 @@ BLOOM = {
 }
 
 
-def job(model: str, num_gpus: int, **more: Any) -> Job:
+def job(model: str, num_gpus: int, **more: Any) -> LaunchJob:
     made = job_of(workload="train", framework="megatron-deepspeed", model=model, gpu="a100",
                   num_gpus=num_gpus, sequence_length=2048, global_batch_size=512,
                   settings=more)  # fmt: skip
@@ -47,28 +47,28 @@ def job(model: str, num_gpus: int, **more: Any) -> Job:
 
 
 def read(
-    options: dict[str, str | None], config: dict[str, str], world: World | None = None
-) -> Answers:
-    document = Found(
+    options: dict[str, str | None], config: dict[str, str], world: JobResources | None = None
+) -> LaunchSettings:
+    document = ParsedCommand(
         target="deepspeed",
         name="run.slurm",
         text="",
         options={key: stated(key, text) for key, text in config.items()},
     )
-    found = Found(
+    found = ParsedCommand(
         target=TARGET.name,
         name="run.slurm",
         text="",
         options={n: stated(n, *([] if t is None else [t])) for n, t in options.items()},
         files={CONFIG: document},
-        world=world or World(),
+        resources=world or JobResources(),
     )
     return TARGET.read(found)
 
 
 @settings(max_examples=examples(50, 4), suppress_health_check=list(HealthCheck))
 @given(made=training_jobs(framework="megatron-deepspeed", gpu="a100", models=MODELS))
-def test_a_plan_comes_back(made: Job) -> None:
+def test_a_plan_comes_back(made: LaunchJob) -> None:
     draft = TARGET.drafted(made)
     assert lost(TARGET, made, TARGET.read(found_of(TARGET, draft))) == {}
 
@@ -101,7 +101,9 @@ def test_models_that_would_be_others_are_refused() -> None:
 
 def test_a_script_of_bigscience() -> None:
     config = {"zero_optimization.stage": "0", "bf16.enabled": "true", "train_batch_size": "2048"}
-    world = World(num_nodes=stated("--nnodes", "48"), gpus_per_node=stated("--nproc_per_node", "8"))
+    world = JobResources(
+        num_nodes=stated("--nnodes", "48"), gpus_per_node=stated("--nproc_per_node", "8")
+    )
     answers = read(BLOOM, config, world)
     assert answers.values["num_gpus"] == 384
     assert answers.values["zero_stage"] == "1"
@@ -112,7 +114,7 @@ def test_a_script_of_bigscience() -> None:
     assert answers.shape is not None
     assert answers.shape["position_embedding"] == "alibi"
     assert answers.shape["vocab_size"] == 250880
-    assert answers.asked == ()
+    assert answers.missing == ()
 
 
 def test_the_configuration_tells_what_arguments_do_not() -> None:

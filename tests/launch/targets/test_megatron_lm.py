@@ -14,16 +14,16 @@ from rows import each
 from planner.errors import LaunchError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.shape import model_of, shape_of
-from planner.launch.target import Job, Variable
+from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_shape import expert_layers, layout_of, stages_of
-from planner.launch.understood import Answers, Found, World
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-lm")
 SOME = settings(max_examples=examples(60, 8), suppress_health_check=list(HealthCheck))
 
 
-def job(model: str, num_gpus: int, **more: Any) -> Job:
+def job(model: str, num_gpus: int, **more: Any) -> LaunchJob:
     named = {"gpu": "h100-sxm", "sequence_length": 2048, "global_batch_size": 1536}
     asked = {name: more.pop(name) for name in list(more) if name in (*named, "mtp_num_layers")}
     made = job_of(
@@ -38,20 +38,20 @@ def job(model: str, num_gpus: int, **more: Any) -> Job:
     return made
 
 
-def words(of: Job) -> dict[str, str]:
+def words(of: LaunchJob) -> dict[str, str]:
     """Each option of the job with its text."""
     return {each.option: each.text or "" for each in TARGET.settings(of).options}
 
 
-def read(world: World | None = None, **options: str | None) -> Answers:
+def read(world: JobResources | None = None, **options: str | None) -> LaunchSettings:
     """What a command says with these options: `bf16=None` is `--bf16`."""
     named = {f"--{name.replace('_', '-')}": text for name, text in options.items()}
-    found = Found(
+    found = ParsedCommand(
         target=TARGET.name,
         name="run.sh",
         text="",
         options={n: stated(n, *([] if t is None else [t])) for n, t in named.items()},
-        world=world or World(),
+        resources=world or JobResources(),
     )
     return TARGET.read(found)
 
@@ -92,13 +92,13 @@ RUN = {"micro_batch_size": "1", "global_batch_size": "64", "seq_length": "2048",
 
 @SOME
 @given(made=training_jobs())
-def test_a_plan_comes_back_from_its_arguments(made: Job) -> None:
+def test_a_plan_comes_back_from_its_arguments(made: LaunchJob) -> None:
     assert round_trip(TARGET, made) == {}
 
 
 @SOME
 @given(made=training_jobs())
-def test_a_shape_comes_back_from_its_arguments(made: Job) -> None:
+def test_a_shape_comes_back_from_its_arguments(made: LaunchJob) -> None:
     shape = TARGET.read(found_of(TARGET, TARGET.drafted(made))).shape
     assert shape is not None
     wanted = {name: value for name, value in shape_of(made.model).items() if value}
@@ -257,7 +257,7 @@ def test_layers_of_several_kinds_are_a_pattern_cut_at_the_stages() -> None:
         assert refused not in said
     (process,) = TARGET.drafted(made).processes
     (program,) = process.arguments[0].words
-    assert isinstance(program, Variable)
+    assert isinstance(program, ShellVariable)
     assert program.suffix == "/pretrain_hybrid.py"
 
 
@@ -284,11 +284,11 @@ def test_a_model_of_several_kinds_is_asked_for() -> None:
     answers = read(**RUN, hidden_size="1024", num_attention_heads="16",
                    hybrid_layer_pattern="M-M*")  # fmt: skip
     assert answers.shape is None
-    assert "model" in answers.asked
+    assert "model" in answers.missing
 
 
 def test_experts_that_the_gpus_do_not_hold_are_refused() -> None:
-    world = World(gpus_per_node=stated("--nproc_per_node", "8"))
+    world = JobResources(gpus_per_node=stated("--nproc_per_node", "8"))
     with pytest.raises(LaunchError, match="multiples of 32"):
         read(world, **GPT, **RUN, pipeline_model_parallel_size="4", num_experts="8",
              expert_model_parallel_size="8")  # fmt: skip
@@ -309,9 +309,9 @@ def test_a_number_that_text_does_not_tell_is_asked() -> None:
     unknown = stated("--tensor-model-parallel-size", None)
     plain = {f"--{name.replace('_', '-')}": text for name, text in {**GPT, **RUN}.items()}
     options = {name: stated(name, *([] if t is None else [t])) for name, t in plain.items()}
-    found = Found(target=TARGET.name, name="run.sh", text="",
+    found = ParsedCommand(target=TARGET.name, name="run.sh", text="",
                   options={**options, unknown.option: unknown})  # fmt: skip
-    assert "tensor_parallel" in TARGET.read(found).asked
+    assert "tensor_parallel" in TARGET.read(found).missing
 
 
 def test_what_is_not_said_is_what_megatron_does() -> None:
@@ -326,7 +326,7 @@ def test_what_is_not_said_is_what_megatron_does() -> None:
     assert answers.values["dropout"] == "true"
     assert answers.values["zero_stage"] == "0"
     assert "zero_stage" in answers.defaults
-    assert answers.asked == ("num_gpus",)
+    assert answers.missing == ("num_gpus",)
 
 
 @each(
@@ -365,11 +365,11 @@ def test_a_vocabulary_that_the_tokenizer_has() -> None:
     assert gpt2.shape["vocab_size"] == 50257
     assert llama.shape is not None
     assert llama.shape["vocab_size"] == 128256
-    assert "model" in unknown.asked
+    assert "model" in unknown.missing
 
 
 def test_gpus_that_the_split_does_not_divide_are_refused() -> None:
-    world = World(gpus_per_node=stated("--nproc_per_node", "8"))
+    world = JobResources(gpus_per_node=stated("--nproc_per_node", "8"))
     with pytest.raises(LaunchError, match="multiples of 128"):
         read(world, **GPT, **RUN, tensor_model_parallel_size="8",
              pipeline_model_parallel_size="16")  # fmt: skip
@@ -381,7 +381,7 @@ def test_contradictions_are_refused() -> None:
 
 
 def test_no_batch_is_a_micro_batch_of_each_rank() -> None:
-    world = World(gpus_per_node=stated("--nproc_per_node", "8"),
+    world = JobResources(gpus_per_node=stated("--nproc_per_node", "8"),
                   num_nodes=stated("--nnodes", "2"))  # fmt: skip
     run = {name: text for name, text in RUN.items() if name != "global_batch_size"}
     answers = read(world, **GPT, **run, tensor_model_parallel_size="4")
@@ -397,7 +397,7 @@ def test_latent_attention_leaves_the_kernel_open() -> None:
 def test_narrow_gradients_are_read() -> None:
     """Two bytes of each decide whether a plan fits."""
     reading = TARGET.reading(
-        Found(
+        ParsedCommand(
             target="megatron-lm",
             name="run.sh",
             text="",

@@ -12,7 +12,7 @@ from serving_trip import lost_between
 from worked.asked import job
 from worked.plans import PLANS
 
-from planner.launch.option_table import Role
+from planner.launch.option_table import OptionRole
 from planner.launch.targets import target_of, targets
 from planner.question.terms import terms_of
 
@@ -60,6 +60,9 @@ def test_every_word_of_a_table_is_one_that_its_parameter_takes(name: str) -> Non
         terms = terms_of(workload, "parameter")
         for row in target.table.rows:
             codes = terms[row.parameter].codes if row.parameter in terms else None
-            is_word = row.role in (Role.IS, Role.READS, Role.OMITTED, Role.USUAL) and row.value
+            is_word = (
+                row.role in (OptionRole.IS, OptionRole.READS, OptionRole.OMITTED, OptionRole.USUAL)
+                and row.value
+            )
             if codes is not None and is_word and not terms[row.parameter].is_level:
                 assert row.value in [code.word for code in codes], row

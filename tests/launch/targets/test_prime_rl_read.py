@@ -4,8 +4,8 @@ from pathlib import Path
 
 from rows import each
 
-from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile, evaluate_launch
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
@@ -38,12 +38,12 @@ tensor_parallel_size = 2
 """
 
 
-def read(folder: Path, old: str = "", new: str = "", workload: str | None = "rl") -> Imported:
+def read(folder: Path, old: str = "", new: str = "", workload: str | None = "rl") -> ImportedLaunch:
     (folder / "rl.toml").write_text(_FILE.replace(old, new) if old else _FILE)
     return read_launch(folder / "rl.toml", workload=workload)
 
 
-def told(found: Imported, *names: str) -> list[str]:
+def told(found: ImportedLaunch, *names: str) -> list[str]:
     return [str(found.values.get(name)) for name in names]
 
 
@@ -111,8 +111,8 @@ def test_gpus_that_no_side_tells_are_found(tmp_path: Path) -> None:
     """Numbers that break a rule are tried, too."""
     read(tmp_path, "num_train_gpus = 2\nnum_infer_gpus = 6", "type = 'multi_node'")
     asked = {"gpu": "h200-sxm-141gb"}
-    question = LaunchFile(path=tmp_path / "rl.toml", asked=asked, workload="rl").question()
-    _, found, _ = judged(question.request)
+    question = LaunchFile(path=tmp_path / "rl.toml", answers=asked, workload="rl").question()
+    _, found, _ = evaluate_launch(question.request)
     assert not found.rejected_by
     assert "num_gpus" in question.imported.assumed
 
@@ -126,8 +126,8 @@ def test_the_update_alone(tmp_path: Path) -> None:
 def test_the_step_is_predicted(tmp_path: Path) -> None:
     read(tmp_path)
     asked = {"gpu": "h200-sxm-141gb"}
-    request = LaunchFile(path=tmp_path / "rl.toml", asked=asked, workload="rl").question().request
-    _, found, _ = judged(request)
+    request = LaunchFile(path=tmp_path / "rl.toml", answers=asked, workload="rl").question().request
+    _, found, _ = evaluate_launch(request)
     assert not found.rejected_by
     (step,) = found.candidates.step_time.ravel()
     assert step > 0

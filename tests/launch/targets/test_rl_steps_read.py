@@ -9,8 +9,8 @@ from rows import each
 import planner
 from planner.decide.improve import allowed, best_changes
 from planner.errors import PlannerError
-from planner.launch.assumed import LaunchFile, full_row, judged
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.launch.rewrite import can_say
@@ -28,12 +28,12 @@ _MAIN = "python3 -m verl.trainer.main_ppo "
 _STREAMED = "python3 -m verl.experimental.fully_async_policy.fully_async_main "
 
 
-def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+def read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:
     (folder / name).write_text(text)
     return read_launch(folder / name, workload="rl")
 
 
-def told(found: Imported, *names: str) -> list[str]:
+def told(found: ImportedLaunch, *names: str) -> list[str]:
     return [str(found.values.get(name)) for name in names]
 
 
@@ -183,9 +183,9 @@ def test_ranks_that_share_sequences_are_predicted(
     file = tmp_path / "run.sh"
     file.write_text(words)
     request = (
-        LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
+        LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
     )
-    _, found, _ = judged(request)
+    _, found, _ = evaluate_launch(request)
     assert not found.rejected_by
     assert full_row(found)["cp_comm_type"] == exchange
     assert full_row(found)["context_parallel"] == 2
@@ -201,11 +201,11 @@ def test_a_step_is_predicted_and_answers_beside_the_file_count(tmp_path: Path) -
     file = tmp_path / "run.sh"
     file.write_text(_MAIN + _VERL)
     asked = {"gpu": "h100-sxm-80gb", "output_tokens": "3000"}
-    question = LaunchFile(path=file, asked=asked, workload="rl").question()
+    question = LaunchFile(path=file, answers=asked, workload="rl").question()
     request = question.request
     assert request.workload == "rl"
     assert (request.prompts_per_step, request.output_cap) == (512, 8192)
-    _, found, _ = judged(request)
+    _, found, _ = evaluate_launch(request)
     (step,) = found.candidates.step_time.ravel()
     assert step > 0
 
@@ -278,17 +278,17 @@ def test_adapters_of_a_program_that_has_none_on_answers_are_refused(tmp_path: Pa
         "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B-Instruct "
         "--actor_num_nodes 1 --actor_num_gpus_per_node 8 --lora_rank 16"
     )
-    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    question = LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question()
     with pytest.raises(PlannerError, match="OpenRLHF trains no adapters on generated answers"):
-        judged(question.request)
+        evaluate_launch(question.request)
 
 
 def test_a_budget_below_the_longest_answer_is_refused_as_in_a_question(tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text(_MAIN + _VERL + "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=4096")
-    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    question = LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question()
     with pytest.raises(PlannerError, match="no room for the longest"):
-        judged(question.request)
+        evaluate_launch(question.request)
 
 
 _NEMO = (
@@ -490,8 +490,8 @@ def test_a_change_is_offered_for_a_step(tmp_path: Path) -> None:
     file.write_text(
         _MAIN + _VERL + model + "actor_rollout_ref.actor.strategy=megatron trainer.nnodes=4"
     )
-    question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
-    plan, found, _ = judged(question.request)
+    question = LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+    plan, found, _ = evaluate_launch(question.request)
     assert found.rejected_by
     imported = question.imported
     may_be = allowed(
@@ -506,7 +506,7 @@ def test_what_is_answered_beside_the_file_is_no_default(tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text(_MAIN + _VERL)
     asked = {"gpu": "h100-sxm-80gb", "output_tokens": "3000"}
-    found = LaunchFile(path=file, asked=asked, workload="rl").question().imported
+    found = LaunchFile(path=file, answers=asked, workload="rl").question().imported
     assert not {"output_tokens"} & {*found.defaults, *found.values}
     assert "max_num_seqs" in found.defaults
 
@@ -515,9 +515,9 @@ def test_the_command_of_a_step_says_what_is_switched_off(tmp_path: Path) -> None
     file = tmp_path / "run.sh"
     file.write_text(_MAIN + _VERL)
     request = (
-        LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
+        LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question().request
     )
-    plan, found, _ = judged(request)
+    plan, found, _ = evaluate_launch(request)
     command = estimate_command(plan, full_row(found))
     assert "--no-reference-model" in command
     assert "--no-critic" in command
@@ -530,7 +530,7 @@ def test_a_step_stands_beside_that_of_another_file(tmp_path: Path) -> None:
         words = f"actor_rollout_ref.rollout.tensor_model_parallel_size={degree}"
         (tmp_path / name).write_text(_MAIN + _VERL + words)
     asked = {"gpu": "h100-sxm-80gb"}
-    own = LaunchFile(path=tmp_path / "a.sh", asked=asked, workload="rl").question().request
+    own = LaunchFile(path=tmp_path / "a.sh", answers=asked, workload="rl").question().request
     other = request_in(tmp_path / "b.sh", None, {}, beside=own)
     degrees = [str(one.settings["rollout_tensor_parallel"]) for one in (own, other)]
     assert (other.workload, degrees) == ("rl", ["4", "2"])

@@ -14,7 +14,7 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.assumed import LaunchFile
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 
@@ -34,14 +34,14 @@ NOT_OF_THEM = ("model", "gpu", "framework", "reliability")
 """Answers that a file says in other words."""
 
 
-def plan(framework: str, settings: dict[str, Any] | None = None, **asked: Any) -> Job:
+def plan(framework: str, settings: dict[str, Any] | None = None, **asked: Any) -> LaunchJob:
     job = job_of(settings=settings or {}, **{**STEP, "framework": framework, **asked})
     assert job is not None
     return job
 
 
 @st.composite
-def plans(draw: st.DrawFn, framework: str) -> Job:
+def plans(draw: st.DrawFn, framework: str) -> LaunchJob:
     """Plans that the rules allow, whether they fit or not."""
     several, flag = st.sampled_from, st.booleans()
     is_split = framework in ("verl-megatron", "nemo-rl")
@@ -102,7 +102,7 @@ def plans(draw: st.DrawFn, framework: str) -> Job:
 PLACEMENTS = {"verl": ("one_step_off",), "nemo-rl": ("separate",), "openrlhf": ("separate",)}
 
 
-def written(folder: Path, job: Job, wrapper: str = "script") -> str:
+def written(folder: Path, job: LaunchJob, wrapper: str = "script") -> str:
     """The files of a job in a folder; the text of the one that starts it."""
     target = target_of(TARGETS[job.pinned.answers["framework"]])
     files = wrapper_of(wrapper)(target, job, target.drafted(job))
@@ -111,10 +111,10 @@ def written(folder: Path, job: Job, wrapper: str = "script") -> str:
     return files[0].text
 
 
-def read(path: Path) -> Job:
+def read(path: Path) -> LaunchJob:
     """What a written file starts, with the mean of the answers, which none says."""
     asked = {"gpu": "h100-sxm", "output_tokens": "1000", "output_variation": "0.8"}
-    request = LaunchFile(path=path, asked=asked, workload="rl").question().request
+    request = LaunchFile(path=path, answers=asked, workload="rl").question().request
     found = job_of(**{name: getattr(request, name) for name in request.__dataclass_fields__})
     assert found is not None
     return found

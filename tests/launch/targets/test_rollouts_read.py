@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from planner.launch.assumed import LaunchFile
-from planner.launch.imported import Imported
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 from planner.question.request import Request
-from planner.workloads.plan import one_configuration
+from planner.workloads.plan import make_single_plan
 
 _VERL = (
     "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "
@@ -21,7 +21,7 @@ _OPEN = "python3 -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2-7B-Instruct
 _NEMO = "policy:\n  model_name: Qwen/Qwen2.5-1.5B\ncluster:\n  gpus_per_node: 8\n  num_nodes: 2\n"
 
 
-def read(folder: Path, text: str, name: str = "run.sh") -> Imported:
+def read(folder: Path, text: str, name: str = "run.sh") -> ImportedLaunch:
     (folder / name).write_text(text)
     return read_launch(folder / name)
 
@@ -194,7 +194,7 @@ def test_a_sentence_in_place_of_a_model_leaves_the_name_of_the_file(tmp_path: Pa
     path = tmp_path / "grpo-deepseek-v3-64n8g.yaml"
     sentence = '"Follow instructions in https://example.org/deepseek.md"'
     path.write_text(_NEMO.replace("Qwen/Qwen2.5-1.5B", sentence))
-    question = LaunchFile(path=path, asked={"gpu": "h200"}).question()
+    question = LaunchFile(path=path, answers={"gpu": "h200"}).question()
     assert question.imported.values["model"] == "deepseek-v3"
     assert "name of the file" in question.imported.assumed["model"]
 
@@ -206,7 +206,7 @@ def test_an_update_is_like_no_published_run() -> None:
     )
     found = {}
     for objective in ("pretrain", "grpo"):
-        plan = one_configuration(replace(request, training_objective=objective))
+        plan = make_single_plan(replace(request, training_objective=objective))
         sure = plan.problem.sources[0].confidence(8)
         assert sure is not None
         found[objective] = sure.basis

@@ -11,9 +11,9 @@ from round_trip import job_of, serving_jobs, stated
 from serving_trip import found, lost_between, planned, process_of, value_of, variables_of, words
 
 from planner.errors import LaunchError
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets.sglang import TARGET
-from planner.launch.understood import World
+from planner.launch.understood import JobResources
 
 WIDE = {
     "tensor_parallel": 4,
@@ -26,7 +26,7 @@ WIDE = {
 
 @settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="sglang"))
-def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
     assert lost_between(TARGET, job) == {}
 
 
@@ -168,10 +168,10 @@ def test_commands_that_start_it(command: str, is_one: bool) -> None:
 
 def test_gpus_that_are_no_whole_servers_are_refused() -> None:
     command = found(TARGET, model_path="x/y", tp_size="16")
-    world = World(num_gpus=stated("--gpus", "8"))
+    world = JobResources(num_gpus=stated("--gpus", "8"))
     with pytest.raises(LaunchError, match="a server takes 16 GPUs, and --gpus gives 8"):
         TARGET.read(replace(command, world=world))
-    more = TARGET.read(replace(command, world=World(num_gpus=stated("--gpus", "32"))))
+    more = TARGET.read(replace(command, world=JobResources(num_gpus=stated("--gpus", "32"))))
     assert more.values["num_gpus"] == 32
 
 
@@ -193,5 +193,5 @@ def test_flags_and_a_launch_file_have_the_same_step(gpu: str, ranks: int) -> Non
     options = {"tp_size": "4", "model_path": "x/mixtral-8x7b"}
     if ranks > 1:
         options |= {"dp_size": str(ranks), "enable_dp_attention": None}
-    asked = replace(found(TARGET, **options), world=World(gpu=gpu))
+    asked = replace(found(TARGET, **options), world=JobResources(gpu=gpu))
     assert TARGET.read(asked).values["max_num_batched_tokens"] == job["max_num_batched_tokens"]

@@ -8,7 +8,7 @@ import pytest
 from serving_trip import planned
 
 from planner.launch.read import read_launch
-from planner.launch.target import Target
+from planner.launch.target import LaunchTarget
 from planner.launch.targets import dynamo, sglang, tensorrt_llm, vllm
 
 ENGINES = {"vllm": vllm.TARGET, "sglang": sglang.TARGET, "tensorrt-llm": tensorrt_llm.TARGET}
@@ -17,7 +17,7 @@ ENGINES = {"vllm": vllm.TARGET, "sglang": sglang.TARGET, "tensorrt-llm": tensorr
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("target", [None, dynamo.TARGET], ids=["own", "dynamo"])
 def test_a_share_is_written_as_the_plan_has_it_and_read_again(
-    engine: str, target: Target | None, tmp_path: Path
+    engine: str, target: LaunchTarget | None, tmp_path: Path
 ) -> None:
     asked = {"tensor_parallel": 2, "concurrency": 4, "gpu_memory_utilization": 0.437}
     job = planned(model="llama-3.1-8b", engine=engine, num_gpus=2, settings=asked)

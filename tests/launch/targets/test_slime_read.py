@@ -6,8 +6,8 @@ import pytest
 from rows import each
 
 from planner.errors import LaunchError
-from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile, evaluate_launch
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
@@ -52,13 +52,13 @@ ray job submit --address="http://127.0.0.1:8265" -- python3 {program} \\
 
 def read(
     folder: Path, words: str = "--colocate", program: str = "train.py", workload: str | None = "rl"
-) -> Imported:
+) -> ImportedLaunch:
     script = _ARGUMENTS + _STARTED.format(program=program, words=words)
     (folder / "run.sh").write_text(script)
     return read_launch(folder / "run.sh", workload=workload)
 
 
-def told(found: Imported, *names: str) -> list[str]:
+def told(found: ImportedLaunch, *names: str) -> list[str]:
     return [str(found.values.get(name)) for name in names]
 
 
@@ -147,8 +147,8 @@ def test_the_update_alone(tmp_path: Path) -> None:
 def test_the_step_is_predicted(tmp_path: Path) -> None:
     read(tmp_path)
     asked = {"gpu": "h100-sxm-80gb"}
-    request = LaunchFile(path=tmp_path / "run.sh", asked=asked, workload="rl").question().request
-    _, found, _ = judged(request)
+    request = LaunchFile(path=tmp_path / "run.sh", answers=asked, workload="rl").question().request
+    _, found, _ = evaluate_launch(request)
     (step,) = found.candidates.step_time.ravel()
     assert step > 0
 
@@ -163,9 +163,9 @@ def test_states_of_a_single_rank_that_trains_are_whole(tmp_path: Path) -> None:
         "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"
     )
     asked = {"gpu": "h100-sxm-80gb", "num_gpus": "4"}
-    request = LaunchFile(path=file, asked=asked, workload="rl").question().request
+    request = LaunchFile(path=file, answers=asked, workload="rl").question().request
     assert request.settings["zero_stage"] == 0
-    _, found, _ = judged(request)
+    _, found, _ = evaluate_launch(request)
     assert "zero_stage" not in str(found.rejected_by)
 
 

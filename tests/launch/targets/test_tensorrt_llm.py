@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, serving_jobs, stated
 from serving_trip import found, planned, process_of, together, value_of, words
 
-from planner.documents.shell.text import Given
-from planner.launch.target import Draft, Job, Process
-from planner.launch.targets.tensorrt_llm import TARGET, starts
-from planner.launch.understood import Answers, Found
+from planner.documents.shell.text import ParsedOption
+from planner.launch.target import LaunchDraft, LaunchJob, Process
+from planner.launch.targets.tensorrt_llm import TARGET, matches_command
+from planner.launch.understood import LaunchSettings, ParsedCommand
 
 # The target says these of the checkpoint.
 OF_CHECKPOINT = {
@@ -24,18 +24,18 @@ OF_CHECKPOINT = {
 WIDE = {"tensor_parallel": 1, "attention_data_parallel": 8, "expert_parallel": 8, "concurrency": 64}
 
 
-def flat(document: Any, path: str = "") -> dict[str, Given]:
+def flat(document: Any, path: str = "") -> dict[str, ParsedOption]:
     """The options of a document by dotted path."""
     if not isinstance(document, dict):
         text = str(document).lower() if isinstance(document, bool) else str(document)
         return {path: stated(path, text)}
-    options: dict[str, Given] = {}
+    options: dict[str, ParsedOption] = {}
     for key, value in document.items():
         options |= flat(value, f"{path}.{key}" if path else key)
     return options
 
 
-def document_of(draft: Draft, process: Process) -> dict[str, Any]:
+def document_of(draft: LaunchDraft, process: Process) -> dict[str, Any]:
     """The YAML that a command of a draft reads."""
     (file,) = [one for one in draft.files if one.name == f"{process.name}.yaml"]
     loaded = yaml.safe_load(file.text)
@@ -43,12 +43,12 @@ def document_of(draft: Draft, process: Process) -> dict[str, Any]:
     return loaded
 
 
-def read_again(draft: Draft) -> Answers:
-    answers: list[tuple[Process, Answers]] = []
+def read_again(draft: LaunchDraft) -> LaunchSettings:
+    answers: list[tuple[Process, LaunchSettings]] = []
     for process in draft.processes:
         if process.gpus_per_node:
             command = found_of(TARGET, draft, process)
-            beside = Found(
+            beside = ParsedCommand(
                 target=TARGET.name, name="", text="", options=flat(document_of(draft, process))
             )
             options = dict(command.options)
@@ -63,7 +63,7 @@ def read_again(draft: Draft) -> Answers:
 
 @settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="tensorrt-llm"))
-def test_commands_and_files_of_a_plan_tell_it_again(job: Job) -> None:
+def test_commands_and_files_of_a_plan_tell_it_again(job: LaunchJob) -> None:
     draft = TARGET.drafted(job)
     told = {remark.parameter for remark in draft.unexpressed}
     assert not lost(TARGET, job, read_again(draft)).keys() - told - OF_CHECKPOINT
@@ -155,7 +155,7 @@ def test_the_yaml_beside_goes_before_the_command() -> None:
     kv_cache_config: {dtype: fp8, free_gpu_memory_fraction: 0.8}
     max_batch_size: 512
     """
-    beside = Found(target=TARGET.name, name="", text="", options=flat(yaml.safe_load(text)))
+    beside = ParsedCommand(target=TARGET.name, name="", text="", options=flat(yaml.safe_load(text)))
     command = found(TARGET, "trtllm-serve", "deepseek-ai/DeepSeek-R1")
     options = {
         name: stated(name, value)
@@ -180,7 +180,7 @@ def test_the_yaml_beside_goes_before_the_command() -> None:
 
 
 def test_a_server_without_overlap_is_no_prefill_worker() -> None:
-    beside = Found(
+    beside = ParsedCommand(
         target=TARGET.name, name="", text="", options=flat({"disable_overlap_scheduler": True})
     )
     command = found(TARGET, "trtllm-serve", "x/y")
@@ -196,7 +196,7 @@ def test_a_worker_of_dynamo_has_words_of_its_own() -> None:
         "--disaggregation-mode": "prefill",
         "--override-engine-args": '{"kv_cache_config": {"dtype": "fp8"}, "max_num_tokens": 4096}',
     }
-    command = Found(
+    command = ParsedCommand(
         target=TARGET.name,
         name="",
         text="",
@@ -219,7 +219,7 @@ def test_a_document_of_two_pools() -> None:
     """
     options = flat(yaml.safe_load(text))
     assert TARGET.is_of(options)
-    document = Found(target=TARGET.name, name="d.yaml", text=text, options=options)
+    document = ParsedCommand(target=TARGET.name, name="d.yaml", text=text, options=options)
     wanted = {
         "mode": "disaggregated",
         "prefill_replicas": 2,
@@ -244,4 +244,4 @@ def test_a_document_of_two_pools() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert starts(command.split()) is is_one
+    assert matches_command(command.split()) is is_one

@@ -17,10 +17,10 @@ from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
 from planner.launch.read import read_launch
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.targets.torchtitan import dealt
-from planner.launch.understood import World
+from planner.launch.targets.torchtitan import split_layers
+from planner.launch.understood import JobResources
 from planner.launch.write import launch_of
 from planner.specs.catalogue import load_model
 
@@ -28,7 +28,7 @@ TARGET = target_of("torchtitan")
 MODELS = ("llama-2-7b", "llama-65b", "deepseek-v3", "qwen3-30b-a3b", "llama-3.1-405b")
 
 
-def _can_deal_experts(job: Job) -> bool:
+def _can_deal_experts(job: LaunchJob) -> bool:
     copies = job["data_parallel_replicas"] if job["zero_stage"] else job["data_parallel"]
     ranks = job["data_parallel"] // copies * job["context_parallel"] * job["tensor_parallel"]
     return bool(ranks % job["expert_parallel"] == 0)
@@ -48,13 +48,13 @@ def test_round_trip(data: st.DataObject) -> None:
     assert lost(TARGET, job, answers) == {}
     told = {remark.parameter for remark in draft.unexpressed}
     for name in ("num_gpus", "micro_batch_size", "zero_stage", "virtual_pipeline"):
-        if name not in told and name not in answers.asked:
+        if name not in told and name not in answers.missing:
             assert int(answers.values.get(name, 1)) == job[name], name
     for file in draft.files:
         ast.parse(file.text)
 
 
-def _job(model: str, **asked: Any) -> Job:
+def _job(model: str, **asked: Any) -> LaunchJob:
     settings_ = {"micro_batch_size": 1, "zero_stage": 3, **asked.pop("settings", {})}
     job = job_of(
         **{
@@ -73,7 +73,7 @@ def _job(model: str, **asked: Any) -> Job:
     return job
 
 
-def _words(job: Job) -> list[Any]:
+def _words(job: LaunchJob) -> list[Any]:
     return [word for each in TARGET.drafted(job).processes[0].arguments for word in each.words]
 
 
@@ -96,7 +96,7 @@ def test_recomputation_is_the_last_word() -> None:
 def test_layers_are_dealt_as_torchtitan_does(
     layers: int, stages: int, first: int, last: int, sizes: list[int]
 ) -> None:
-    assert dealt(layers, stages, first, last) == sizes
+    assert split_layers(layers, stages, first, last) == sizes
 
 
 def test_8_bits_and_sizes_of_ones_own_are_a_function() -> None:
@@ -123,7 +123,7 @@ def test_what_context_parallelism_shards_is_told() -> None:
 
 def test_defaults_are_those_of_the_configuration() -> None:
     found = values_found("torchtitan", {"--module": "llama3", "--config": "llama3_70b"})
-    world = World(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "4"))
+    world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "4"))
     answers = TARGET.read(replace(found, world=world))
     wanted = {
         "model": "llama-3.1-70b",
@@ -146,7 +146,7 @@ def test_a_file_of_an_earlier_version_is_read_and_told() -> None:
         "experimental": {"pipeline_parallel_degree": 4},
         "activation_checkpoint": {"mode": "full"},
     }
-    world = World(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "8"))
+    world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "8"))
     answers = TARGET.read(replace(values_found("torchtitan", table), world=world))
     assert answers.values["model"] == "llama-3.1-70b"
     assert answers.values["tensor_parallel"] == 8
@@ -156,7 +156,7 @@ def test_a_file_of_an_earlier_version_is_read_and_told() -> None:
 
 def test_gpus_that_are_no_product_are_refused() -> None:
     options = {"--config": "llama3_8b", "--parallelism.data_parallel_shard_degree": 3}
-    world = World(num_gpus=stated("--n", "8"))
+    world = JobResources(num_gpus=stated("--n", "8"))
     with pytest.raises(LaunchError, match="8 GPUs are not"):
         TARGET.read(replace(values_found("torchtitan", options), world=world))
 

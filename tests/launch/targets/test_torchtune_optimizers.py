@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.launch.assumed import LaunchFile, full_row, judged
+from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_table import shipped_rows
 from planner.launch.read import read_launch
 
@@ -33,8 +33,8 @@ def _peak_gib(tmp_path: Path, loss: str) -> float:
     text = CONFIG.replace("OPTIMIZER", "torch.optim.AdamW").replace("LOSS", loss)
     (tmp_path / "t.yaml").write_text(text)
     asked = {"gpu": "rtx3090", "num_gpus": "1"}
-    request = LaunchFile(path=tmp_path / "t.yaml", asked=asked).question().request
-    _, judgement, _ = judged(request)
+    request = LaunchFile(path=tmp_path / "t.yaml", answers=asked).question().request
+    _, judgement, _ = evaluate_launch(request)
     return float(str(full_row(judgement)["peak_memory_gib"]))
 
 
@@ -53,8 +53,8 @@ def test_recipes_with_a_paged_optimizer_are_possible(config: str, tmp_path: Path
     """bitsandbytes' PagedAdamW keeps fp32 states in unified memory: stock recipes of one GPU."""
     (tmp_path / "t.sh").write_text(f"tune run full_finetune_single_device --config {config}\n")
     asked = {"gpu": "a100-sxm-80gb"}
-    question = LaunchFile(path=tmp_path / "t.sh", asked=asked).question()
-    _, judgement, _ = judged(question.request)
+    question = LaunchFile(path=tmp_path / "t.sh", answers=asked).question()
+    _, judgement, _ = evaluate_launch(question.request)
 
     assert question.imported.values["optimizer_state_precision"] in ("fp32", "int8")
     assert judgement.rejected_by in ("", "out_of_memory")

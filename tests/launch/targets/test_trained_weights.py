@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rows import each
 
-from planner.launch.assumed import LaunchFile, full_row, judged
+from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_table import shipped_rows
 from planner.launch.read import read_launch
 
@@ -80,5 +80,7 @@ def test_ms_swift_trains_7b_on_one_a100(tmp_path: Path) -> None:
         f"{WHOLE['ms-swift']} --per_device_train_batch_size 1 --gradient_accumulation_steps 16\n"
     )
     asked = {"gpu": "a100-sxm-80gb", "num_gpus": "1"}
-    _, judgement, _ = judged(LaunchFile(path=tmp_path / "s.sh", asked=asked).question().request)
+    _, judgement, _ = evaluate_launch(
+        LaunchFile(path=tmp_path / "s.sh", answers=asked).question().request
+    )
     assert abs(float(str(full_row(judgement)["peak_memory_gib"])) / 74.3 - 1) < 0.1

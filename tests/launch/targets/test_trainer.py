@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
-from planner.launch.target import Job, Target
+from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
-from planner.launch.understood import Answers
-from planner.question.inputs import read
+from planner.launch.understood import LaunchSettings
+from planner.question.inputs import parse_value
 from planner.question.terms import glossary
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b", "bloom-176b")
@@ -38,12 +38,14 @@ CASES = [
 DERIVED = ("num_gpus", "micro_batch_size", "global_batch_size", "zero_stage", "offload")
 
 
-def derived(target: Target, job: Job, answers: Answers) -> dict[str, tuple[Any, Any]]:
+def derived(
+    target: LaunchTarget, job: LaunchJob, answers: LaunchSettings
+) -> dict[str, tuple[Any, Any]]:
     """What is told by several options together, which `lost` takes on trust."""
     told = {remark.parameter for remark in target.drafted(job).unexpressed}
     terms = glossary()
     pairs = {
-        name: (job[name], read(terms[name], str(answers.values.get(name))))
+        name: (job[name], parse_value(terms[name], str(answers.values.get(name))))
         for name in DERIVED
         if name not in told
     }

@@ -15,15 +15,15 @@ from round_trip import job_of, stated
 import planner
 from planner.errors import LaunchError
 from planner.launch.read import read_launch
-from planner.launch.target import Draft, Job
+from planner.launch.target import LaunchDraft, LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.trainer.writing import lora_modules
-from planner.launch.understood import Answers, Found, World
+from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
-_EIGHT = World(gpus_per_node=stated("--nproc-per-node", "8"))
+_EIGHT = JobResources(gpus_per_node=stated("--nproc-per-node", "8"))
 
 
-def _job(framework: str, **asked: Any) -> Job:
+def _job(framework: str, **asked: Any) -> LaunchJob:
     settings = asked.pop("settings", {})
     job = job_of(
         **{
@@ -42,22 +42,22 @@ def _job(framework: str, **asked: Any) -> Job:
     return job
 
 
-def _file(draft: Draft, name: str) -> dict[str, Any]:
+def _file(draft: LaunchDraft, name: str) -> dict[str, Any]:
     (text,) = (file.text for file in draft.files if file.name == name)
     found: dict[str, Any] = (json.loads if name.endswith(".json") else yaml.safe_load)(text)
     return found
 
 
-def _words(draft: Draft) -> list[Any]:
+def _words(draft: LaunchDraft) -> list[Any]:
     return [word for each in draft.processes[0].arguments for word in each.words]
 
 
-def _read(target: str, values: dict[str, Any], **fields: Any) -> Answers:
+def _read(target: str, values: dict[str, Any], **fields: Any) -> LaunchSettings:
     tool = target_of(target)
     return tool.read(replace(values_found(target, values), **{"world": _EIGHT, **fields}))
 
 
-def _command(options: dict[str, Any], *words: str, **fields: Any) -> Found:
+def _command(options: dict[str, Any], *words: str, **fields: Any) -> ParsedCommand:
     found = values_found("transformers", {f"--{name}": value for name, value in options.items()})
     positional = tuple(stated("", word) for word in words)
     return replace(found, positional=positional, **{"world": _EIGHT, **fields})
@@ -109,12 +109,12 @@ def test_auto_is_what_the_script_says() -> None:
     assert answers.values["zero_stage"] == 2
     assert answers.values["precision"] == "bf16"
     assert answers.values["sequence_length"] == 2048
-    assert not answers.asked
+    assert not answers.missing
 
 
 def test_auto_alone_is_one_sequence_and_a_run_of_fine_tuning() -> None:
     answers = _read("deepspeed", {"train_batch_size": "auto", "zero_optimization": {"stage": 2}})
-    assert {"model", "sequence_length"} <= set(answers.asked)
+    assert {"model", "sequence_length"} <= set(answers.missing)
     assert answers.values["micro_batch_size"] == 1
     assert answers.values["total_tokens"] == 1e9
     assert {"micro_batch_size", "total_tokens"} <= set(answers.defaults)
@@ -128,7 +128,7 @@ def test_gpus_follow_from_three_numbers_of_the_batch() -> None:
         "gradient_accumulation_steps": 4,
         "zero_optimization": {"stage": 1},
     }
-    answers = _read("deepspeed", config, world=World())
+    answers = _read("deepspeed", config, world=JobResources())
     assert answers.values["num_gpus"] == 16
     assert answers.values["global_batch_size"] == 256
 
@@ -220,7 +220,7 @@ def test_a_file_that_is_not_here_is_known_by_its_name() -> None:
     answers = target_of("deepspeed").read(
         _command({"per_device_train_batch_size": 1, "deepspeed": "configs/mine.json"})
     )
-    assert "zero_stage" in answers.asked
+    assert "zero_stage" in answers.missing
 
 
 def test_sizes_of_accelerate_multiply_to_its_processes() -> None:
@@ -250,7 +250,7 @@ def test_sizes_of_accelerate_that_are_no_product_are_refused() -> None:
         },
     }
     with pytest.raises(LaunchError, match="splits 6 GPUs"):
-        _read("accelerate", config, world=World())
+        _read("accelerate", config, world=JobResources())
 
 
 def test_fsdp_of_the_first_version() -> None:
@@ -261,7 +261,7 @@ def test_fsdp_of_the_first_version() -> None:
         "num_machines": 2,
         "fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": True},
     }
-    answers = _read("accelerate", config, world=World())
+    answers = _read("accelerate", config, world=JobResources())
     assert answers.values["zero_stage"] == 2
     assert answers.values["offload"] == "optimizer_weights"
     assert answers.values["num_gpus"] == 16
@@ -277,7 +277,7 @@ def test_defaults_are_those_of_the_script() -> None:
     assert {"recompute", "sequence_length", "precision"} <= set(of_trl.defaults)
     other = target_of("transformers").read(_command(plain, "train.py"))
     assert other.values["recompute"] == "none"
-    assert "sequence_length" in other.asked
+    assert "sequence_length" in other.missing
     # Neither --bf16 nor --fp16: Transformers computes in fp32, and in tf32 where it is asked to.
     assert other.values["precision"] == "fp32"
     assert any("computes in fp32" in note for note in other.notes)
@@ -390,7 +390,7 @@ def test_a_public_yaml_of_axolotl() -> None:
     }
     assert wanted.items() <= answers.values.items()
     assert answers.values["quantization_bits"] == 8
-    assert not answers.asked
+    assert not answers.missing
 
 
 def test_several_matrices_are_words_of_one_option(tmp_path: Path) -> None:

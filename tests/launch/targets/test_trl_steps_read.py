@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from rows import each
 
-from planner.launch.assumed import LaunchFile, judged
-from planner.launch.imported import Imported
+from planner.launch.assumed import LaunchFile, evaluate_launch
+from planner.launch.imported import ImportedLaunch
 from planner.launch.option_lines import Status
 from planner.launch.read import read_launch
 
@@ -26,13 +26,13 @@ _SWIFT = (
 )
 
 
-def read(folder: Path, text: str, name: str = "run.sh", gpus: str | None = None) -> Imported:
+def read(folder: Path, text: str, name: str = "run.sh", gpus: str | None = None) -> ImportedLaunch:
     (folder / "zero3.yaml").write_text(_ZERO3)
     (folder / name).write_text(text)
     return read_launch(folder / name, workload="rl", num_gpus=gpus)
 
 
-def told(found: Imported, *names: str) -> list[str]:
+def told(found: ImportedLaunch, *names: str) -> list[str]:
     return [str(found.values.get(name)) for name in names]
 
 
@@ -134,8 +134,8 @@ def test_the_step_is_predicted_with_what_is_assumed(tmp_path: Path) -> None:
     file = tmp_path / "run.sh"
     file.write_text(f"trl grpo {_MODEL}{_WORDS}")
     asked = {"gpu": "h100-sxm-80gb", "num_gpus": "8"}
-    question = LaunchFile(path=file, asked=asked, workload="rl").question()
-    _, found, _ = judged(question.request)
+    question = LaunchFile(path=file, answers=asked, workload="rl").question()
+    _, found, _ = evaluate_launch(question.request)
     assert not found.rejected_by
     assert "zero_stage" in question.imported.assumed
 
@@ -166,8 +166,8 @@ def test_a_step_with_adapters_is_predicted(tmp_path: Path) -> None:
         file = tmp_path / "run.sh"
         (tmp_path / "zero3.yaml").write_text(_ZERO3)
         file.write_text(f"{_LORA}--sleep_level 1 --gradient_checkpointing true {words}")
-        question = LaunchFile(path=file, asked={"gpu": "h100-sxm-80gb"}, workload="rl").question()
-        _, found, _ = judged(question.request)
+        question = LaunchFile(path=file, answers={"gpu": "h100-sxm-80gb"}, workload="rl").question()
+        _, found, _ = evaluate_launch(question.request)
         assert not found.rejected_by
         seconds.append(float(found.candidates.step.times["sync"].ravel()[0]))
     assert seconds[1] < seconds[0]

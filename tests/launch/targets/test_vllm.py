@@ -23,9 +23,9 @@ from serving_trip import (
 
 from planner.errors import LaunchError
 from planner.launch.read import read_launch
-from planner.launch.target import Job
-from planner.launch.targets.vllm import TARGET, starts
-from planner.launch.understood import Found
+from planner.launch.target import LaunchJob
+from planner.launch.targets.vllm import TARGET, matches_command
+from planner.launch.understood import ParsedCommand
 
 POOLS = {
     "mode": "disaggregated",
@@ -36,7 +36,7 @@ POOLS = {
 
 @settings(max_examples=examples(40, 5), suppress_health_check=list(HealthCheck))
 @given(serving_jobs(engine="vllm"))
-def test_commands_of_a_plan_tell_it_again(job: Job) -> None:
+def test_commands_of_a_plan_tell_it_again(job: LaunchJob) -> None:
     assert lost_between(TARGET, job) == {}
 
 
@@ -249,7 +249,7 @@ def test_options_of_a_document_beside_and_alone() -> None:
         "kv_cache_dtype": "fp8",
         "enable-prefix-caching": "false",
     }
-    document = Found(
+    document = ParsedCommand(
         target=TARGET.name,
         name="config.yaml",
         text="",
@@ -271,7 +271,7 @@ def test_ranks_of_a_dense_model_are_replicas() -> None:
 
 
 def test_no_model_is_asked_for() -> None:
-    assert TARGET.read(found(TARGET, tensor_parallel_size="2")).asked == ("model",)
+    assert TARGET.read(found(TARGET, tensor_parallel_size="2")).missing == ("model",)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_no_model_is_asked_for() -> None:
     ],
 )
 def test_commands_that_start_it(command: str, is_one: bool) -> None:
-    assert starts(command.split()) is is_one
+    assert matches_command(command.split()) is is_one
 
 
 def test_pools_of_one_script_and_their_nodes(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from round_trip import job_of, lost
 
 from planner.errors import LaunchError, PlannerError
 from planner.launch.read import read_launch
-from planner.launch.target import File, Job, Target
+from planner.launch.target import LaunchJob, LaunchOutputFile, LaunchTarget
 from planner.launch.targets import targets
-from planner.launch.understood import Answers
+from planner.launch.understood import LaunchSettings
 from planner.launch.wrappers import wrapper_of
-from planner.launch.write import Launch, for_target, launch_of, save_launch
+from planner.launch.write import WrittenLaunch, for_target, launch_of, save_launch
 from planner.question.request import Request
 from planner.show.answers import recommended_of
 from planner.specs.catalogue import Catalogue
@@ -84,7 +84,7 @@ def _serving(draw: random.Random, engine: str, model: str, gpus: int) -> dict[st
     }  # fmt: skip
 
 
-def _plans(target: Target, draw: random.Random) -> Iterator[Job]:
+def _plans(target: LaunchTarget, draw: random.Random) -> Iterator[LaunchJob]:
     """Plans of a target that the rules allow, whether they fit or not."""
     workload = draw.choice(target.workloads)
     for number in range(DRAWN):
@@ -105,20 +105,20 @@ def _plans(target: Target, draw: random.Random) -> Iterator[Job]:
             yield made
 
 
-def _read_back(target: Target, job: Job, folder: Path) -> Answers | None:
+def _read_back(target: LaunchTarget, job: LaunchJob, folder: Path) -> LaunchSettings | None:
     """What the files of a plan say; None where the target refuses the plan with a reason."""
     try:
         draft = target.drafted(job)
     except LaunchError:
         return None
     files = wrapper_of("script")(target, job, draft)
-    plan = File(name=PLAN_FILE, text=job.pinned.to_toml())
+    plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml())
     save_launch(
         folder,
-        Launch(target=target, wrapper="script", job=job, draft=draft, files=(*files, plan)),
+        WrittenLaunch(target=target, wrapper="script", job=job, draft=draft, files=(*files, plan)),
     )
     imported = read_launch(folder / next(file.name for file in files if file.start))
-    return Answers(workload=job.workload, values=imported.values)
+    return LaunchSettings(workload=job.workload, values=imported.values)
 
 
 _OF_CHECKPOINT = {
@@ -185,7 +185,7 @@ def _refusal(write: Callable[..., object], *arguments: object) -> str:
     return ""
 
 
-def _refuses_model(target: Target, request: Request) -> bool:
+def _refuses_model(target: LaunchTarget, request: Request) -> bool:
     """Whether a target refuses even the simplest plan of a model."""
     profile = (target.profiles or target.nearest)[0]
     kind = workload_of(request.workload).profile_kind

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.question.request import Request
-from planner.workloads.plan import evaluated, one_configuration
+from planner.workloads.plan import evaluate, make_single_plan
 
 SPECS = Path(__file__).parent / "specs"
 QUESTIONS = (
@@ -40,9 +40,9 @@ def train(model: str, num_gpus: int, batch: int, **more: Any) -> Plan:
     }
 
 
-def job(plan: Plan) -> Job:
+def job(plan: Plan) -> LaunchJob:
     """The job of a plan that the rules allow, whether it fits or not."""
-    of = one_configuration(Request(**plan))
-    found = evaluated(of)
+    of = make_single_plan(Request(**plan))
+    found = evaluate(of)
     assert found.rejected_by in ("", "out_of_memory", "out_of_host_memory"), found.rejected_by
-    return Job.of_plan(of, found)
+    return LaunchJob.of_plan(of, found)

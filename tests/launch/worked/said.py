@@ -8,12 +8,18 @@ from typing import Any
 
 import yaml
 
-from planner.launch.target import Argument, Draft, File, Process, Variable
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchOutputFile,
+    Process,
+    ShellVariable,
+)
 
 FLAG = "flag"
 
 
-def said(draft: Draft, process: str) -> dict[str, str]:
+def said(draft: LaunchDraft, process: str) -> dict[str, str]:
     """The options of a process of a draft, of the documents beside it, and its nodes, copies and
     variables; a flag is ``flag``."""
     if not draft.processes and process != "benchmark":  # documents that a cluster takes as they are
@@ -35,7 +41,7 @@ def said(draft: Draft, process: str) -> dict[str, str]:
     return found
 
 
-def _documents(files: list[File]) -> Iterator[tuple[str, str]]:
+def _documents(files: list[LaunchOutputFile]) -> Iterator[tuple[str, str]]:
     """The options of documents; a key that several could have goes with the name of its file."""
     for file in files:
         stem = file.name.rpartition(".")[0]
@@ -48,7 +54,7 @@ def words_of(process: Process) -> dict[str, str]:
     return dict(_options(map(_words, process.arguments)))
 
 
-def _is_read(file: File, process: Process) -> bool:
+def _is_read(file: LaunchOutputFile, process: Process) -> bool:
     """Whether a process reads a document: its own, or one that all have."""
     stem, _, ending = file.name.rpartition(".")
     others = {"serve", "prefill", "decode"} - {process.name}
@@ -57,14 +63,14 @@ def _is_read(file: File, process: Process) -> bool:
     return ending in ("json", "yaml") and file.name != "config.json" and stem not in others
 
 
-def _words(argument: Argument) -> list[str]:
+def _words(argument: CommandWords) -> list[str]:
     return [
         one if isinstance(one, str) else f"{one.prefix}{_value(one)}{one.suffix}"
         for one in argument.words
     ]
 
 
-def _value(word: Variable) -> str:
+def _value(word: ShellVariable) -> str:
     return f"{word.plus} + {word.times} * {word.name}" if word.times else f"${word.name}"
 
 
@@ -112,7 +118,7 @@ def _component(graph: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]
     yield from _flat(inner, "")
 
 
-def _loaded(file: File) -> Mapping[str, Any]:
+def _loaded(file: LaunchOutputFile) -> Mapping[str, Any]:
     read = json.loads if file.name.endswith(".json") else yaml.safe_load
     document = read(file.text)
     assert isinstance(document, dict)

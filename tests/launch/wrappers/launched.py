@@ -9,8 +9,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.launch.target import Argument, Draft, File, Job, Process, Target
-from planner.launch.understood import Answers, Reading
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+)
+from planner.launch.understood import LaunchSettings, OptionReader
 from planner.question.request import Request
 
 SAID = "said.jsonl"
@@ -54,28 +61,28 @@ _SEEN = (
 )  # fmt: skip
 
 
-def no_answers(_: Reading) -> Answers:
+def no_answers(_: OptionReader) -> LaunchSettings:
     """What a target needs that is only written."""
     raise NotImplementedError
 
 
-TARGET = Target(
+TARGET = LaunchTarget(
     name="trial",
     title="Trial",
     version="trial 1.2",
     workloads=("train", "serve"),
     profiles=(),
     quantities=lambda _: {},
-    draft=lambda *_: Draft(processes=()),
+    draft=lambda *_: LaunchDraft(processes=()),
     answers=no_answers,
 )
 
 
 @cache
-def job_of(model: str = "llama-2-7b", framework: str = "megatron-lm", gpus: int = 16) -> Job:
+def job_of(model: str = "llama-2-7b", framework: str = "megatron-lm", gpus: int = 16) -> LaunchJob:
     """A small plan to train."""
     settings = {"micro_batch_size": 1, "tensor_parallel": 8, "sequence_parallel": True}
-    return Job.of(
+    return LaunchJob.of(
         Request(
             workload="train", model=model, gpu="h100-sxm", num_gpus=gpus, framework=framework,
             global_batch_size=16, total_tokens=1e12, settings=settings,
@@ -85,12 +92,12 @@ def job_of(model: str = "llama-2-7b", framework: str = "megatron-lm", gpus: int 
 
 def process(*words: object, **fields: object) -> Process:
     """A process of some words, each on a line."""
-    arguments = tuple(Argument(words=(word,)) for word in words)  # type: ignore[arg-type]
+    arguments = tuple(CommandWords(words=(word,)) for word in words)  # type: ignore[arg-type]
     usual = {"name": "train", "num_nodes": 1, "gpus_per_node": 8, "arguments": arguments}
     return Process(**{**usual, **fields})  # type: ignore[arg-type]
 
 
-def write(folder: Path, files: Sequence[File]) -> dict[str, str]:
+def write(folder: Path, files: Sequence[LaunchOutputFile]) -> dict[str, str]:
     """The files in a folder, checked by bash."""
     for file in files:
         path = folder / file.name

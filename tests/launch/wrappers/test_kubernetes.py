@@ -18,18 +18,26 @@ from launched import TARGET, job_of, process, run
 
 from planner.documents.writing import documents
 from planner.errors import LaunchError
-from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Job, Variable
+from planner.launch.target import (
+    MASTER_ADDR,
+    NODE_RANK,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    ShellVariable,
+)
 from planner.launch.wrappers import kubernetes, wrapper_of
 from planner.question.request import Request
 
 ODD = ["it's", "$(touch hit)", 'a "b"', "one\ntwo", "  x", "- y: z", "#", "a\u2028b", "tab\there ",
        "$(HF_TOKEN)", "$$(HF_TOKEN)", "$$$", "a$$b"]  # fmt: skip
-PORT = Variable(name="PORT", meaning="")
+PORT = ShellVariable(name="PORT", meaning="")
 
 
 @cache
-def serving(gpu: str = "h100-sxm") -> Job:
-    return Job.of(
+def serving(gpu: str = "h100-sxm") -> LaunchJob:
+    return LaunchJob.of(
         Request(
             workload="serve", model="llama-3-8b", gpu=gpu, num_gpus=8, engine="vllm",
             settings={"tensor_parallel": 2, "concurrency": 8},
@@ -37,7 +45,9 @@ def serving(gpu: str = "h100-sxm") -> Job:
     )  # fmt: skip
 
 
-def objects(draft: Draft, job: Job | None = None, wrapper: str = "kubernetes") -> list[Any]:
+def objects(
+    draft: LaunchDraft, job: LaunchJob | None = None, wrapper: str = "kubernetes"
+) -> list[Any]:
     files = wrapper_of(wrapper)(TARGET, job or serving(), draft)
     found = list(yaml.safe_load_all(files[0].text))
     for one in found:
@@ -102,9 +112,9 @@ def started(folder: Path, pod: Any, **environment: str) -> list[Any]:
 
 
 def test_training_on_several_nodes_is_an_indexed_job(tmp_path: Path) -> None:
-    data = Variable(name="DATA_PATH", meaning="data")
+    data = ShellVariable(name="DATA_PATH", meaning="data")
     nodes = process("train.py", data, launcher="torchrun", num_nodes=2)
-    found = objects(Draft(processes=(nodes,)), job_of())
+    found = objects(LaunchDraft(processes=(nodes,)), job_of())
     job = one(found, "Job")
     spec, pod = job["spec"], job["spec"]["template"]["spec"]
     assert (spec["completions"], spec["parallelism"], spec["completionMode"]) == (2, 2, "Indexed")
@@ -125,9 +135,12 @@ def test_training_on_several_nodes_is_an_indexed_job(tmp_path: Path) -> None:
 
 
 def test_output_goes_to_the_claim_and_programs_may_write_where_they_run(tmp_path: Path) -> None:
-    output = Variable(name="OUTPUT_DIR", meaning="checkpoints", default="out", is_output=True)
-    files = (File(name="a.json", text="{}"), File(name="b/c.json", text="{}"))
-    found = objects(Draft(processes=(process("train", output),), files=files), job_of())
+    output = ShellVariable(name="OUTPUT_DIR", meaning="checkpoints", default="out", is_output=True)
+    files = (
+        LaunchOutputFile(name="a.json", text="{}"),
+        LaunchOutputFile(name="b/c.json", text="{}"),
+    )
+    found = objects(LaunchDraft(processes=(process("train", output),), files=files), job_of())
     pod = one(found, "Job")["spec"]["template"]["spec"]
     mounts = {each["name"]: each["mountPath"] for each in pod["containers"][0]["volumeMounts"]}
     (settings,) = (each["data"] for each in found if "OUTPUT_DIR" in each.get("data", {}))
@@ -148,7 +161,7 @@ def test_output_goes_to_the_claim_and_programs_may_write_where_they_run(tmp_path
 
 def test_an_image_has_what_its_container_runs() -> None:
     known = replace(TARGET, name="vllm", version="vLLM 0.33.0")
-    draft = Draft(
+    draft = LaunchDraft(
         processes=(
             process("vllm", "serve", name="server", port=8000),
             process("vllm-router", name="router", gpus_per_node=0, port=8001),
@@ -169,8 +182,8 @@ def test_an_image_has_what_its_container_runs() -> None:
 
 
 def test_what_the_user_must_set_ends_the_pod(tmp_path: Path) -> None:
-    data = Variable(name="DATA_PATH", meaning="where the data is")
-    pod = one(objects(Draft(processes=(process("train", data),)), job_of()), "Job")
+    data = ShellVariable(name="DATA_PATH", meaning="where the data is")
+    pod = one(objects(LaunchDraft(processes=(process("train", data),)), job_of()), "Job")
     (tmp_path / "pod.sh").write_text(script_of(pod["spec"]["template"]["spec"]))
     said, ended = run(tmp_path, "pod.sh", ["train"], {"DATA_PATH": ""})
     assert not said
@@ -179,7 +192,7 @@ def test_what_the_user_must_set_ends_the_pod(tmp_path: Path) -> None:
 
 def test_servers_alike_are_a_deployment_behind_a_service() -> None:
     servers = process("serve", "--port", PORT, name="server", gpus_per_node=2, copies=4, port=8000)
-    found = objects(Draft(processes=(servers,)))
+    found = objects(LaunchDraft(processes=(servers,)))
     spec = one(found, "Deployment")["spec"]
     assert spec["replicas"] == 4
     assert spec["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": 2}
@@ -190,12 +203,12 @@ def test_servers_alike_are_a_deployment_behind_a_service() -> None:
 
 
 def test_a_replica_of_several_nodes_is_a_group(tmp_path: Path) -> None:
-    follower = (Argument(words=("--headless",)),)
+    follower = (CommandWords(words=("--headless",)),)
     servers = process(
         "serve", NODE_RANK, MASTER_ADDR, name="server", num_nodes=2, copies=3, port=8000,
         follower_arguments=follower,
     )  # fmt: skip
-    found = objects(Draft(processes=(servers,)))
+    found = objects(LaunchDraft(processes=(servers,)))
     group = one(found, "LeaderWorkerSet")["spec"]
     assert group["replicas"] == 3
     template = group["leaderWorkerTemplate"]
@@ -212,8 +225,8 @@ def test_a_replica_of_several_nodes_is_a_group(tmp_path: Path) -> None:
 
 
 def test_a_router_reaches_every_copy_by_name(tmp_path: Path) -> None:
-    urls = [Variable(name=f"DECODE_URL_{i}", meaning="") for i in range(2)]
-    draft = Draft(
+    urls = [ShellVariable(name=f"DECODE_URL_{i}", meaning="") for i in range(2)]
+    draft = LaunchDraft(
         processes=(
             process("serve", "d", name="decode", gpus_per_node=4, copies=2, port=8200),
             process("serve", *urls, name="router", gpus_per_node=0, port=8000),
@@ -232,8 +245,8 @@ def test_a_router_reaches_every_copy_by_name(tmp_path: Path) -> None:
 
 
 def test_a_pod_knows_its_address() -> None:
-    own = Variable(name="HOST_ADDRESS", meaning="")
-    found = objects(Draft(processes=(process("serve", own, name="server", port=8000),)))
+    own = ShellVariable(name="HOST_ADDRESS", meaning="")
+    found = objects(LaunchDraft(processes=(process("serve", own, name="server", port=8000),)))
     container = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     (address,) = (each for each in container["env"] if each["name"] == "HOST_ADDRESS")
     assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -241,8 +254,8 @@ def test_a_pod_knows_its_address() -> None:
 
 
 def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
-    files = tuple(File(name=f"a{i}/b.json", text=text) for i, text in enumerate(ODD))
-    found = objects(Draft(processes=(process("serve", *ODD),), files=files), job_of())
+    files = tuple(LaunchOutputFile(name=f"a{i}/b.json", text=text) for i, text in enumerate(ODD))
+    found = objects(LaunchDraft(processes=(process("serve", *ODD),), files=files), job_of())
     data = one(found, "ConfigMap")["data"]
     pod = one(found, "Job")["spec"]["template"]["spec"]
     (volume,) = (each["configMap"] for each in pod["volumes"] if "configMap" in each)
@@ -256,9 +269,9 @@ def test_words_and_files_arrive_as_they_are(tmp_path: Path) -> None:
 
 
 def test_secrets_are_named_and_not_written() -> None:
-    token = Variable(name="API_TOKEN", meaning="token")
+    token = ShellVariable(name="API_TOKEN", meaning="token")
     servers = process("serve", token, name="server", port=8000)
-    found = objects(Draft(processes=(servers,)))
+    found = objects(LaunchDraft(processes=(servers,)))
     container = one(found, "Deployment")["spec"]["template"]["spec"]
     names = {each["name"] for each in container["containers"][0]["env"]}
     assert "API_TOKEN" in names
@@ -267,7 +280,7 @@ def test_secrets_are_named_and_not_written() -> None:
 
 
 def test_the_resource_and_image_are_those_of_the_gpu() -> None:
-    servers = Draft(processes=(process("serve", name="server", port=8000),))
+    servers = LaunchDraft(processes=(process("serve", name="server", port=8000),))
     job = replace(serving(), gpu=replace_vendor(serving(), "AMD"))
     pod = one(objects(servers, job), "Deployment")["spec"]["template"]["spec"]
     assert pod["containers"][0]["resources"]["limits"] == {"amd.com/gpu": 8}
@@ -282,7 +295,7 @@ def test_the_resource_and_image_are_those_of_the_gpu() -> None:
         assert pod["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
 
 
-def replace_vendor(job: Job, vendor: str) -> Any:
+def replace_vendor(job: LaunchJob, vendor: str) -> Any:
     return job.gpu.model_copy(update={"vendor": vendor}) if hasattr(job.gpu, "model_copy") else (
         replace(job.gpu, vendor=vendor)
     )  # fmt: skip
@@ -290,7 +303,7 @@ def replace_vendor(job: Job, vendor: str) -> Any:
 
 def test_kserve_serves_one_kind_on_a_node(tmp_path: Path) -> None:
     servers = process("serve", PORT, name="server", gpus_per_node=2, copies=4, port=8000)
-    found = objects(Draft(processes=(servers,)), wrapper="kserve")
+    found = objects(LaunchDraft(processes=(servers,)), wrapper="kserve")
     predictor = one(found, "InferenceService")["spec"]["predictor"]
     assert (predictor["minReplicas"], predictor["maxReplicas"]) == (4, 4)
     assert predictor["containers"][0]["name"] == "kserve-container"
@@ -299,27 +312,27 @@ def test_kserve_serves_one_kind_on_a_node(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"num_nodes": 2}, {"port": 0}, {"arguments": (Argument(words=(Variable(
+    "changes", [{"num_nodes": 2}, {"port": 0}, {"arguments": (CommandWords(words=(ShellVariable(
         name="COPY", meaning=""),)),)}]
 )  # fmt: skip
 def test_kserve_refuses_what_it_cannot_say(changes: dict[str, Any]) -> None:
     servers = replace(process("serve", name="server", port=8000), **changes)
     with pytest.raises(LaunchError, match="--wrapper kubernetes"):
-        wrapper_of("kserve")(TARGET, serving(), Draft(processes=(servers,)))
+        wrapper_of("kserve")(TARGET, serving(), LaunchDraft(processes=(servers,)))
 
 
 def test_training_is_not_served() -> None:
     with pytest.raises(LaunchError, match="does not train: choose --wrapper kubernetes"):
-        wrapper_of("kserve")(TARGET, job_of(), Draft(processes=(process("train", port=1),)))
+        wrapper_of("kserve")(TARGET, job_of(), LaunchDraft(processes=(process("train", port=1),)))
 
 
 def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:
-    rate = Variable(name="LEARNING_RATE", meaning="rate")
+    rate = ShellVariable(name="LEARNING_RATE", meaning="rate")
     nodes = process("train.py", rate, launcher="torchrun", num_nodes=2)
     steps = replace(nodes, name="benchmark")
     long = replace(job_of(), model=replace(job_of().model, name="a" * 60))
-    file = File(name="train.py", text="#")
-    draft = Draft(processes=(nodes,), benchmark=(steps,), files=(file,))
+    file = LaunchOutputFile(name="train.py", text="#")
+    draft = LaunchDraft(processes=(nodes,), benchmark=(steps,), files=(file,))
     first, second = kubernetes.wrapped(TARGET, long, draft)
     assert (second.name, second.start) == ("benchmark.yaml", "kubectl apply -f benchmark.yaml")
     both = [list(yaml.safe_load_all(each.text)) for each in (first, second)]
@@ -338,7 +351,9 @@ def test_a_benchmark_of_training_is_a_job_of_its_own(tmp_path: Path) -> None:
 
 def test_ranks_of_mpi_are_refused_on_several_nodes() -> None:
     with pytest.raises(LaunchError, match="--wrapper slurm"):
-        objects(Draft(processes=(process("train", launcher="mpirun", num_nodes=2),)), job_of())
+        objects(
+            LaunchDraft(processes=(process("train", launcher="mpirun", num_nodes=2),)), job_of()
+        )
 
 
 _TEXT = st.text(max_size=12)

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from planner.launch.read import read_launch
-from planner.launch.target import Job
+from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 from planner.question.request import Request
 
 
 @cache
-def training() -> Job:
+def training() -> LaunchJob:
     settings = {
         "tensor_parallel": 4, "pipeline_parallel": 2, "micro_batch_size": 2,
         "sequence_parallel": True, "recompute": "selective",
     }  # fmt: skip
-    return Job.of(
+    return LaunchJob.of(
         Request(
             workload="train", model="llama-2-13b", gpu="h100-sxm", num_gpus=32,
             framework="megatron-lm", global_batch_size=128, total_tokens=1e11, settings=settings,
@@ -29,7 +29,7 @@ def training() -> Job:
 
 
 @cache
-def serving(num_gpus: int = 4, mode: str = "aggregated") -> Job:
+def serving(num_gpus: int = 4, mode: str = "aggregated") -> LaunchJob:
     settings = {
         "tensor_parallel": 4, "concurrency": 48, "max_num_batched_tokens": 4096,
         "gpu_memory_utilization": 0.92,
@@ -38,7 +38,7 @@ def serving(num_gpus: int = 4, mode: str = "aggregated") -> Job:
         "replicas": 2, "prefill_replicas": 3, "prefill_tensor_parallel": 2,
         "prefill_max_num_batched_tokens": 2048, "prefill_gpu_memory_utilization": 0.95,
     }  # fmt: skip
-    return Job.of(
+    return LaunchJob.of(
         Request(
             workload="serve", model="llama-3-70b", gpu="h100-sxm", engine="vllm", mode=mode,
             num_gpus=num_gpus, settings=settings | (pools if mode == "disaggregated" else {}),
@@ -47,9 +47,9 @@ def serving(num_gpus: int = 4, mode: str = "aggregated") -> Job:
 
 
 @cache
-def sharded() -> Job:
+def sharded() -> LaunchJob:
     """Its configuration is a file beside the command."""
-    return Job.of(
+    return LaunchJob.of(
         Request(
             workload="train", model="llama-2-7b", gpu="h100-sxm", num_gpus=16,
             framework="deepspeed",
@@ -92,7 +92,7 @@ def test_a_plan_is_read_back(tmp_path: Path, case: str, wrapper: str) -> None:
 
 
 def test_copies_in_a_batch_job_have_a_part_of_its_gpus(tmp_path: Path) -> None:
-    job = Job.of(
+    job = LaunchJob.of(
         Request(
             workload="inference", model="llama-3-8b", gpu="h100-sxm", engine="llama.cpp",
             num_gpus=8, settings={"pipeline_parallel": 2},

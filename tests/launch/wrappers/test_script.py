@@ -9,16 +9,25 @@ import pytest
 from launched import TARGET, job_of, process, run, write
 
 from planner.errors import LaunchError
-from planner.launch.option_table import Remark
-from planner.launch.target import MASTER_ADDR, NODE_RANK, Argument, Draft, File, Variable
+from planner.launch.option_table import ParameterNote
+from planner.launch.target import (
+    MASTER_ADDR,
+    NODE_RANK,
+    CommandWords,
+    LaunchDraft,
+    LaunchOutputFile,
+    ShellVariable,
+)
 from planner.launch.wrappers.script import wrapped
 
 ODD = ["it's", "$(touch hit)", "`touch hit`", 'a "b"', "one\ntwo", "*", "", "-x", "é \\", "a;b#c"]
 TORCHRUN = "--nnodes 2 --nproc-per-node 8 --node-rank 1 --master-addr n0 --master-port 29500"
-DATA = Variable(name="DATA_PATH", meaning='prefix of "$(touch hit)" `touch hit` {a} }')
+DATA = ShellVariable(name="DATA_PATH", meaning='prefix of "$(touch hit)" `touch hit` {a} }')
 
 
-def started(folder: Path, draft: Draft, name: str, **environment: str) -> list[dict[str, object]]:
+def started(
+    folder: Path, draft: LaunchDraft, name: str, **environment: str
+) -> list[dict[str, object]]:
     files = wrapped(TARGET, job_of(), draft)
     write(folder, files)
     programs = ["torchrun", "accelerate", "deepspeed", "mpirun", "serve", "route"]
@@ -31,27 +40,27 @@ def started(folder: Path, draft: Draft, name: str, **environment: str) -> list[d
 @pytest.mark.parametrize("launcher", ["", "torchrun"])
 def test_words_arrive_as_they_are(tmp_path: Path, launcher: str) -> None:
     program = "serve" if not launcher else "train.py"
-    draft = Draft(processes=(process(program, *ODD, launcher=launcher),))
+    draft = LaunchDraft(processes=(process(program, *ODD, launcher=launcher),))
     (one,) = started(tmp_path, draft, "train.sh")
     assert one["words"][-len(ODD) :] == ODD
 
 
 def test_comments_end_nothing(tmp_path: Path) -> None:
     note = "first\ntouch hit\r\ntouch hit\u2028touch hit"
-    remark = Remark(parameter="a\ntouch hit", value="b\x1b[31m", note=note)
-    argument = Argument(words=("serve", "x"), note=note)
+    remark = ParameterNote(parameter="a\ntouch hit", value="b\x1b[31m", note=note)
+    argument = CommandWords(words=("serve", "x"), note=note)
     one = replace(process(), arguments=(argument,), notes=(note,), environment={"ODD": note})
-    draft = Draft(processes=(one,), unexpressed=(remark,), left=(remark,), notes=(note,))
+    draft = LaunchDraft(processes=(one,), unexpressed=(remark,), left=(remark,), notes=(note,))
     (said,) = started(tmp_path, draft, "train.sh")
     assert said["environment"]["ODD"] == note
     assert "\x1b" not in (tmp_path / "train.sh").read_text()
 
 
 def test_head_tells_what_was_predicted_and_what_is_not_said(tmp_path: Path) -> None:
-    draft = Draft(
+    draft = LaunchDraft(
         processes=(process("serve"),),
-        unexpressed=(Remark(parameter="fp8_attention", value="true", note="no option"),),
-        left=(Remark(parameter="", value="", note="the learning rate"),),
+        unexpressed=(ParameterNote(parameter="fp8_attention", value="true", note="no option"),),
+        left=(ParameterNote(parameter="", value="", note="the learning rate"),),
     )
     text = wrapped(TARGET, job_of(), draft)[0].text
     for words in ("fp8_attention = true: no option", "the learning rate", "step_time: ", " to ",
@@ -60,7 +69,7 @@ def test_head_tells_what_was_predicted_and_what_is_not_said(tmp_path: Path) -> N
 
 
 def test_what_the_user_must_set_is_asked_for(tmp_path: Path) -> None:
-    draft = Draft(processes=(process("serve", DATA),))
+    draft = LaunchDraft(processes=(process("serve", DATA),))
     write(tmp_path, wrapped(TARGET, job_of(), draft))
     said, ended = run(tmp_path, "train.sh", ["serve"])
     assert not said
@@ -72,16 +81,16 @@ def test_what_the_user_must_set_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_default_stands_where_nobody_sets_it(tmp_path: Path) -> None:
-    odd = Variable(name="FOLDER", meaning="", default="a }b \"$(touch hit)\" 'c' \\")
+    odd = ShellVariable(name="FOLDER", meaning="", default="a }b \"$(touch hit)\" 'c' \\")
     place = replace(MASTER_ADDR, name="WHERE", default="here", suffix=":29500")
-    (one,) = started(tmp_path, Draft(processes=(process("serve", odd, place),)), "train.sh")
+    (one,) = started(tmp_path, LaunchDraft(processes=(process("serve", odd, place),)), "train.sh")
     assert one["words"] == [odd.default, "here:29500"]
 
 
 def test_a_single_quote_ends_no_script(tmp_path: Path) -> None:
-    hub = Variable(name="HUB", meaning="", default="o'rg/$(touch hit);x")
-    path = Variable(name="DATA_PATH", meaning="the model's data")
-    draft = Draft(processes=(process("serve", hub, path),))
+    hub = ShellVariable(name="HUB", meaning="", default="o'rg/$(touch hit);x")
+    path = ShellVariable(name="DATA_PATH", meaning="the model's data")
+    draft = LaunchDraft(processes=(process("serve", hub, path),))
     (one,) = started(tmp_path, draft, "train.sh", DATA_PATH="a")
     assert one["words"] == [hub.default, "a"]
     _, ended = run(tmp_path, "train.sh", ["serve"])
@@ -91,7 +100,7 @@ def test_a_single_quote_ends_no_script(tmp_path: Path) -> None:
 
 
 def test_torchrun_on_one_node(tmp_path: Path) -> None:
-    draft = Draft(processes=(process("train.py", "--a", launcher="torchrun"),))
+    draft = LaunchDraft(processes=(process("train.py", "--a", launcher="torchrun"),))
     (one,) = started(tmp_path, draft, "train.sh")
     assert one["words"] == ["--standalone", "--nproc-per-node", "8", "train.py", "--a"]
 
@@ -108,7 +117,7 @@ def test_torchrun_on_one_node(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_several_nodes(tmp_path: Path, launcher: str, words: str) -> None:
-    draft = Draft(processes=(process("train.py", launcher=launcher, num_nodes=2),))
+    draft = LaunchDraft(processes=(process("train.py", launcher=launcher, num_nodes=2),))
     (one,) = started(tmp_path, draft, "train.sh", NODE_RANK="1", MASTER_ADDR="n0")
     assert one["words"] == [*words.split(), "train.py"]
     if launcher != "mpirun":
@@ -118,9 +127,9 @@ def test_several_nodes(tmp_path: Path, launcher: str, words: str) -> None:
 
 
 def test_later_nodes_get_words_of_their_own(tmp_path: Path) -> None:
-    follower = (Argument(words=("--headless",)),)
+    follower = (CommandWords(words=("--headless",)),)
     one = process("serve", NODE_RANK, MASTER_ADDR, num_nodes=2, follower_arguments=follower)
-    draft = Draft(processes=(one,))
+    draft = LaunchDraft(processes=(one,))
     first = started(tmp_path, draft, "train.sh", NODE_RANK="0", MASTER_ADDR="n0")
     both = started(tmp_path, draft, "train.sh", NODE_RANK="1", MASTER_ADDR="n0")
     assert first[0]["words"] == ["0", "n0"]
@@ -128,9 +137,9 @@ def test_later_nodes_get_words_of_their_own(tmp_path: Path) -> None:
 
 
 def test_copies_share_a_node(tmp_path: Path) -> None:
-    port = Variable(name="PORT", meaning="")
+    port = ShellVariable(name="PORT", meaning="")
     one = process("serve", "--port", port, name="server", gpus_per_node=2, copies=6, port=8000)
-    draft = Draft(processes=(one,))
+    draft = LaunchDraft(processes=(one,))
     said = started(tmp_path, draft, "server.sh", TOGETHER="4")
     found = {(each["environment"]["CUDA_VISIBLE_DEVICES"], each["words"][1]) for each in said}
     assert found == {("0,1", "8000"), ("2,3", "8001"), ("4,5", "8002"), ("6,7", "8003")}
@@ -141,15 +150,15 @@ def test_copies_share_a_node(tmp_path: Path) -> None:
 
 
 def test_the_hundredth_copy_has_a_port_of_its_own_too(tmp_path: Path) -> None:
-    own = Variable(name="COPY", meaning="", prefix="A=", times=10, plus=16000)
+    own = ShellVariable(name="COPY", meaning="", prefix="A=", times=10, plus=16000)
     one = process("serve", own, name="server", copies=110, port=8100)
-    (*_, said) = started(tmp_path, Draft(processes=(one,)), "server.sh", FIRST_COPY="104")
+    (*_, said) = started(tmp_path, LaunchDraft(processes=(one,)), "server.sh", FIRST_COPY="104")
     assert said["words"] == ["A=17040"]
 
 
 def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
-    urls = [Variable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
-    draft = Draft(
+    urls = [ShellVariable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
+    draft = LaunchDraft(
         processes=(
             process("serve", "p", name="prefill", gpus_per_node=1, copies=2, port=8100),
             process("serve", "d", name="decode", gpus_per_node=4, port=8200),
@@ -168,8 +177,11 @@ def test_pools_and_their_router_start_on_one_node(tmp_path: Path) -> None:
 
 
 def test_on_several_nodes_each_has_its_command(tmp_path: Path) -> None:
-    url, own = Variable(name="DECODE_URL_0", meaning=""), Variable(name="HOST_ADDRESS", meaning="")
-    draft = Draft(
+    url, own = (
+        ShellVariable(name="DECODE_URL_0", meaning=""),
+        ShellVariable(name="HOST_ADDRESS", meaning=""),
+    )
+    draft = LaunchDraft(
         processes=(
             process("serve", "p", name="prefill", gpus_per_node=1, copies=12, port=8100),
             process("serve", "d", own, name="decode", gpus_per_node=4, port=8200),
@@ -195,36 +207,38 @@ def test_on_several_nodes_each_has_its_command(tmp_path: Path) -> None:
 
 def test_one_command_starts_what_fits_on_a_node() -> None:
     two = (process("serve", name="a", gpus_per_node=4), process("serve", name="b", gpus_per_node=4))
-    assert starts(Draft(processes=two)) == ["bash start.sh"]
+    assert starts(LaunchDraft(processes=two)) == ["bash start.sh"]
     far = (*two, process("serve", name="c", num_nodes=2))
-    assert starts(Draft(processes=far)) == [
+    assert starts(LaunchDraft(processes=far)) == [
         "bash a.sh  # on node 0",
         "FIRST_GPU=4 bash b.sh  # on node 0",
         "NODE_RANK=0 MASTER_ADDR=NODE_1 bash c.sh  # on nodes 1 to 2, NODE_RANK=0 to 1",
     ]
     many = (process("serve", name="d", gpus_per_node=4, copies=3, port=1),)
-    assert starts(Draft(processes=many)) == [
+    assert starts(LaunchDraft(processes=many)) == [
         "bash d.sh  # on node 0",
         "FIRST_COPY=2 bash d.sh  # on node 1",
     ]
     more = (process("serve", name="d", copies=12, port=1),)
-    assert starts(Draft(processes=more))[-1] == "# and so on: d.sh says how"
+    assert starts(LaunchDraft(processes=more))[-1] == "# and so on: d.sh says how"
     one = process("train.py", launcher="torchrun", num_nodes=2)
     steps = replace(one, name="benchmark")
     others = "# on the first node; NODE_RANK=1 on the other"
-    assert starts(Draft(processes=(one,), benchmark=(steps,))) == [
+    assert starts(LaunchDraft(processes=(one,), benchmark=(steps,))) == [
         f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash train.sh  {others}",
         f"NODE_RANK=0 MASTER_ADDR=$(hostname) bash benchmark.sh  {others}",
     ]
 
 
-def starts(draft: Draft) -> list[str]:
+def starts(draft: LaunchDraft) -> list[str]:
     files = wrapped(TARGET, job_of(), draft)
     return [line for file in files for line in file.start.splitlines()]
 
 
 def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
-    draft = Draft(processes=(process("cat", "a.json"),), files=(File(name="a.json", text="{}"),))
+    draft = LaunchDraft(
+        processes=(process("cat", "a.json"),), files=(LaunchOutputFile(name="a.json", text="{}"),)
+    )
     folder = tmp_path / "b c"
     folder.mkdir()
     write(folder, wrapped(TARGET, job_of(), draft))
@@ -236,4 +250,4 @@ def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
 
 def test_an_unknown_launcher_is_refused() -> None:
     with pytest.raises(LaunchError, match="horovodrun is not a known launcher"):
-        wrapped(TARGET, job_of(), Draft(processes=(process("a", launcher="horovodrun"),)))
+        wrapped(TARGET, job_of(), LaunchDraft(processes=(process("a", launcher="horovodrun"),)))

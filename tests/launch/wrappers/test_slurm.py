@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from launched import TARGET, job_of, process, run, write
 
-from planner.launch.target import NODE_RANK, Argument, Draft, Variable
+from planner.launch.target import NODE_RANK, CommandWords, LaunchDraft, ShellVariable
 from planner.launch.wrappers.slurm import time_limit, wrapped
 
 GIVEN = {"SLURM_JOB_NODELIST": "nodes", "SLURM_CPUS_ON_NODE": "96"}
 
 
-def started(folder: Path, draft: Draft, **environment: str) -> list[dict[str, object]]:
+def started(folder: Path, draft: LaunchDraft, **environment: str) -> list[dict[str, object]]:
     files = wrapped(TARGET, job_of(), draft)
     write(folder, files)
     given = {**GIVEN, "SLURM_SUBMIT_DIR": str(folder), **environment}
@@ -31,10 +31,10 @@ def directives(text: str) -> dict[str, str]:
 
 
 def test_one_task_on_each_node(tmp_path: Path) -> None:
-    data = Variable(name="DATA_PATH", meaning="data")
+    data = ShellVariable(name="DATA_PATH", meaning="data")
     odd = ["it's", "$(touch hit)", "one\ntwo", 'a "b"']
     one = process("train.py", data, *odd, launcher="torchrun", num_nodes=2)
-    said = started(tmp_path, Draft(processes=(one,)), DATA_PATH="a b")
+    said = started(tmp_path, LaunchDraft(processes=(one,)), DATA_PATH="a b")
     common = ["--master-addr", "node0", "--master-port", "29500", "train.py", "a b", *odd]
     said.sort(key=lambda each: each["words"][5])
     for rank, each in enumerate(said):
@@ -49,7 +49,7 @@ def test_one_task_on_each_node(tmp_path: Path) -> None:
 
 
 def test_the_limit_is_the_upper_end_of_the_prediction() -> None:
-    text = wrapped(TARGET, job_of(), Draft(processes=(process("train"),)))[0].text
+    text = wrapped(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))[0].text
     days, hours = re.fullmatch(r"(\d+)-(\d\d):00:00", directives(text)["time"]).groups()
     high = job_of().row["calendar_time_high_days"]
     assert 0 <= int(days) + int(hours) / 24 - high < 1 / 24
@@ -64,7 +64,7 @@ def test_limits_are_whole_hours(days: float, text: str) -> None:
 
 
 def test_a_part_of_a_node_is_not_the_whole() -> None:
-    part = Draft(processes=(process("train", gpus_per_node=2),))
+    part = LaunchDraft(processes=(process("train", gpus_per_node=2),))
     text = wrapped(TARGET, job_of(), part)[0].text
     asked = directives(text)
     assert asked["gpus-per-node"] == "2"
@@ -73,10 +73,10 @@ def test_a_part_of_a_node_is_not_the_whole() -> None:
 
 
 def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
-    urls = [Variable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
-    port = Variable(name="PORT", meaning="")
-    follower = (Argument(words=("--headless",)),)
-    draft = Draft(
+    urls = [ShellVariable(name=name, meaning="") for name in ("PREFILL_URL_1", "DECODE_URL_0")]
+    port = ShellVariable(name="PORT", meaning="")
+    follower = (CommandWords(words=("--headless",)),)
+    draft = LaunchDraft(
         processes=(
             process("serve", "p", port, name="prefill", gpus_per_node=4, copies=2, port=8100),
             process("serve", "d", NODE_RANK, name="decode", num_nodes=2, copies=2, port=8200,
@@ -102,14 +102,14 @@ def test_pools_have_nodes_and_gpus_of_their_own(tmp_path: Path) -> None:
 
 def test_copies_take_their_part_of_what_the_step_sees(tmp_path: Path) -> None:
     copies = process("serve", name="server", gpus_per_node=1, copies=4, port=8000)
-    draft = Draft(processes=(copies,))
+    draft = LaunchDraft(processes=(copies,))
     said = started(tmp_path, draft, TOGETHER="4", STEP_GPUS="4,5,6,7")
     assert sorted(e["environment"]["CUDA_VISIBLE_DEVICES"] for e in said) == list("4567")
 
 
 def test_a_benchmark_of_training_is_a_batch_job(tmp_path: Path) -> None:
     one = process("train.py", launcher="torchrun", num_nodes=2)
-    draft = Draft(processes=(one,), benchmark=(replace(one, name="benchmark"),))
+    draft = LaunchDraft(processes=(one,), benchmark=(replace(one, name="benchmark"),))
     first, second = wrapped(TARGET, job_of(), draft)
     assert [first.start, second.start] == ["sbatch train.sbatch", "sbatch benchmark.sbatch"]
     asked = directives(second.text)
@@ -124,7 +124,7 @@ def test_a_benchmark_of_training_is_a_batch_job(tmp_path: Path) -> None:
 
 
 def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:
-    draft = Draft(processes=(process("train", launcher="mpirun", num_nodes=2),))
+    draft = LaunchDraft(processes=(process("train", launcher="mpirun", num_nodes=2),))
     said = started(tmp_path, draft)
     ranks = sorted(each["environment"]["NODE_RANK"] for each in said)
     assert ranks == ["0"] * 8 + ["1"] * 8
@@ -132,21 +132,21 @@ def test_ranks_of_mpi_are_tasks(tmp_path: Path) -> None:
 
 
 def test_defaults_reach_every_task(tmp_path: Path) -> None:
-    folder = Variable(name="FOLDER", meaning="", default="/a b")
-    (said,) = started(tmp_path, Draft(processes=(process("train", folder),)))
+    folder = ShellVariable(name="FOLDER", meaning="", default="/a b")
+    (said,) = started(tmp_path, LaunchDraft(processes=(process("train", folder),)))
     assert said["words"] == ["/a b"]
 
 
 def test_a_task_knows_the_address_of_its_node(tmp_path: Path) -> None:
-    own = Variable(name="HOST_ADDRESS", meaning="")
-    (said,) = started(tmp_path, Draft(processes=(process("train", own),)))
+    own = ShellVariable(name="HOST_ADDRESS", meaning="")
+    (said,) = started(tmp_path, LaunchDraft(processes=(process("train", own),)))
     name = subprocess.run(["hostname"], capture_output=True, text=True).stdout.strip()
     assert said["words"] == [name]
     assert "HOST_ADDRESS:" not in (tmp_path / "train.sbatch").read_text()
 
 
 def test_it_is_not_run_without_the_scheduler(tmp_path: Path) -> None:
-    files = wrapped(TARGET, job_of(), Draft(processes=(process("train"),)))
+    files = wrapped(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))
     write(tmp_path, files)
     said, ended = run(tmp_path, "train.sbatch", ["train"])
     assert not said

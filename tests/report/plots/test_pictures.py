@@ -32,7 +32,7 @@ from planner.show.views.plots.picture import Picture, decades, draw
 from planner.show.views.plots.predicted import compared_quantities
 from planner.show.views.plots.roofline import kernels_of
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import Row, joined, predict
+from planner.validation.compare import ComparedRun, joined, predict
 from planner.validation.library import Library
 from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
 from planner.workloads.base import Evaluation
@@ -319,7 +319,7 @@ def test_a_matrix_has_a_word_in_every_cell(shown: Shown, width: int) -> None:
     assert texts["*1.00"].get_fontweight() == "bold"
 
 
-def _tables(folder: Path) -> list[list[Row]]:
+def _tables(folder: Path) -> list[list[ComparedRun]]:
     """Some published runs of each table with their predictions."""
     tables, library = [], Library(catalogue=Catalogue())
     for file in (SHIPPED, *SHIPPED_INFERENCE):

@@ -98,7 +98,7 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
         styles = _styles(canvas, shown)
         drawn: dict[str, object] = {}
         for axes, panel in zip(grid, shown, strict=False):
-            drawn |= _draw_panel(canvas, axes, panel, styles, alone=len(shown) == 1)
+            drawn |= _draw_panel(canvas, axes, panel, styles, is_only=len(shown) == 1)
         for axes in grid[len(shown) :]:
             axes.set_visible(False)
         canvas.legend([*drawn.values()], [*drawn])
@@ -115,7 +115,12 @@ def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, st
 
 
 def _draw_panel(
-    canvas: Canvas, axes: Axes, panel: Curves, styles: Mapping[str, tuple[str, str]], *, alone: bool
+    canvas: Canvas,
+    axes: Axes,
+    panel: Curves,
+    styles: Mapping[str, tuple[str, str]],
+    *,
+    is_only: bool,
 ) -> dict[str, object]:
     """A panel; the handles of what it shows by their labels."""
     curves = panel.curves
@@ -126,10 +131,10 @@ def _draw_panel(
     drawn: dict[str, object] = {}
     for curve in curves:
         words = curve.name
-        if alone and not panel.is_by_place and curve.counts:
+        if is_only and not panel.is_by_place and curve.counts:
             words += f", {_numbers(curve.counts)}"
         drawn[words] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
-    drawn |= _draw_marks(canvas, axes, panel, alone=alone)
+    drawn |= _draw_marks(canvas, axes, panel, is_only=is_only)
     if len(curves) < len(panel.curves):
         more = f"{len(curves)} of {len(panel.curves)} curves"
         axes.set_title(canvas.folded(f"{panel.title} {more}".strip()), loc="left")
@@ -141,12 +146,12 @@ def _draw_panel(
         axes.margins(x=0.15)
     else:
         x = [value for curve in curves for value in curve.x]
-        log_where_wide(axes.xaxis, x, whole=panel.is_by_count)
+        log_where_wide(axes.xaxis, x, is_full_size=panel.is_by_count)
     log_where_wide(axes.yaxis, [value for curve in curves for value in curve.y])
     return drawn
 
 
-def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> dict[str, object]:
+def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> dict[str, object]:
     """The best point and the limits; what hollow points are, where there are any."""
     theme, drawn = canvas.theme, dict[str, object]()
     if any(tie for curve in panel.curves for tie in curve.ties):
@@ -156,7 +161,7 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, alone: bool) -> di
         }
         (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
     if panel.best is not None:
-        words = f"best: {panel.best_words}" if alone else "best"
+        words = f"best: {panel.best_words}" if is_only else "best"
         (drawn[words],) = axes.plot(
             *panel.best,
             "*",
@@ -198,7 +203,11 @@ def _draw_curve(
 
 def _numbers(counts: Sequence[int]) -> str:
     least, most = min(counts), max(counts)
-    words = text.count(least) if least == most else f"{text.count(least)} to {text.count(most)}"
+    words = (
+        text.format_count(least)
+        if least == most
+        else f"{text.format_count(least)} to {text.format_count(most)}"
+    )
     return f"{words} GPUs"
 
 
@@ -461,10 +470,10 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
         log_where_wide(axes.yaxis, front.second.values)
 
 
-def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object], list[str]]:
+def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object], list[str]]:
     """Draw every kind of point; their handles and what they mean."""
-    theme, ties = canvas.theme, np.asarray(found.ties, dtype=bool)
-    x, y = found.first, found.second
+    theme, ties = canvas.theme, np.asarray(front.ties, dtype=bool)
+    x, y = front.first, front.second
     number = len(x.values)
     places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
     shown = np.unique(np.round(places).astype(int))
@@ -481,7 +490,7 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object]
     points(~ties, f"on the front ({number:,})", color=blue)
     tie = "tied with #1"
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
-    mine, best, last = found.words
+    mine, best, last = front.words
     name = axis_label(x.column).partition(" [")[0]
     ends = {"^": (0, best, f"first by {name}"), "v": (number - 1, last, "last")}
     for mark, (at, words, what) in ends.items() if number > 1 else ():
@@ -489,7 +498,7 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object]
             x.values[at], y.values[at], mark, color=theme.series[2], markersize=1.5 * size
         )
         drawn.append((line[0], f"{what}: {words}"))
-    drawn.append((_recommended(canvas, axes, found, size), f"recommended: {mine}"))
+    drawn.append((_recommended(canvas, axes, front, size), f"recommended: {mine}"))
     if whiskers is not None:
         drawn.append((whiskers, "90 % interval"))
     drawn.sort(key=lambda one: not one[1].startswith("recommended"))
@@ -497,8 +506,8 @@ def _marks(canvas: Canvas, axes: Axes, found: FrontPoints) -> tuple[list[object]
     return list(handles), list(labels)
 
 
-def _recommended(canvas: Canvas, axes: Axes, found: FrontPoints, size: float) -> object:
-    theme, (x, y) = canvas.theme, found.recommended
+def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) -> object:
+    theme, (x, y) = canvas.theme, front.recommended
     _intervals(axes, x, y, np.array([0]), theme.recommended, strong=True)
     return axes.plot(
         x.values,

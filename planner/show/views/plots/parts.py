@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.base import text
-from planner.base.cells import number_in
+from planner.base.cells import number_of_row
 from planner.base.records import record
 from planner.base.units import GIB, ceil_div
 from planner.optimize.result_columns import intervals
@@ -82,7 +82,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
     row = candidates.row
-    ends = intervals(row, candidates.source.confidence(number_in(row, "num_gpus")))
+    ends = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
     bars = []
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")
@@ -121,7 +121,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             edgecolor=theme.background,
             linewidth=1.0,
         )
-        words = text.significant(amount)
+        words = text.format_significant(amount)
         if amount > _LEAST_NAMED * bar.total:
             handles.append(drawn)
             labels.append(f"{part_label(part)} {words} ({100 * amount / bar.total:.0f} %)")
@@ -149,14 +149,16 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
     """The interval and the bound of a bar; what it says above it."""
-    words = f"{bar.title}: {text.significant(bar.total)} {bar.unit}"
+    words = f"{bar.title}: {text.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
         axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
-        words += f", 90 % interval {text.significant(low)} to {text.significant(high)}"
+        words += (
+            f", 90 % interval {text.format_significant(low)} to {text.format_significant(high)}"
+        )
     if np.isfinite(bar.bound):
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        words += f"; {text.significant(bar.bound)} {bar.unit} usable"
+        words += f"; {text.format_significant(bar.bound)} {bar.unit} usable"
     return words
 
 

@@ -10,12 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.base.files import check_path, written_bytes
+from planner.base.files import check_path, write_bytes_atomically
 from planner.base.records import record
 from planner.base.text import printable
 from planner.base.units import ceil_div
 from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
-from planner.question.inputs import whole
+from planner.question.inputs import parse_int
 from planner.show.page import PICTURES, USUAL_WIDTH
 from planner.show.theme import DARK, LIGHT, Theme
 
@@ -64,7 +64,7 @@ class Picture:
         return self.width < _NARROW
 
 
-def asked_picture(
+def requested_picture(
     command: str,
     plot: Path | None,
     picture: str | None = None,
@@ -98,7 +98,7 @@ def asked_picture(
 
 
 def check_picture(
-    path: Path, said: str, others: Sequence[Path | None] = (), more: tuple[str, ...] = ()
+    path: Path, option_name: str, others: Sequence[Path | None] = (), more: tuple[str, ...] = ()
 ) -> None:
     """Refuse a file that no picture can go to; ``more`` are endings of what is none.
 
@@ -108,15 +108,15 @@ def check_picture(
     endings = (*more, *ENDINGS)
     if path.suffix.lower() not in endings:
         listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise OutputError(f"{said} {path}: give a file that ends in {listed}.")
+        raise OutputError(f"{option_name} {path}: give a file that ends in {listed}.")
     if path in others:
-        raise OutputError(f"{said} {path}: another output goes there; give another file.")
+        raise OutputError(f"{option_name} {path}: another output goes there; give another file.")
     check_path(path)
     if path.suffix.lower() in ENDINGS:
-        _need_matplotlib(said)
+        _need_matplotlib(option_name)
 
 
-def _need_matplotlib(said: str) -> None:
+def _need_matplotlib(option_name: str) -> None:
     # It warns of folders that it cannot write to, and does without them.
     if not (log := logging.getLogger("matplotlib")).level:
         log.setLevel(logging.ERROR)
@@ -124,7 +124,7 @@ def _need_matplotlib(said: str) -> None:
         import matplotlib  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError(
-            f"{said} needs matplotlib: pip install 'llm-gpu-planner[plot]'."
+            f"{option_name} needs matplotlib: pip install 'llm-gpu-planner[plot]'."
         ) from error
 
 
@@ -135,7 +135,7 @@ def read_width(text: str | None) -> int:
     """
     if text is None:
         return USUAL_WIDTH
-    return whole(text, "--picture-width", LEAST_WIDTH, MOST_WIDTH)
+    return parse_int(text, "--picture-width", LEAST_WIDTH, MOST_WIDTH)
 
 
 def draw(picture: Picture, *subject: object) -> None:
@@ -174,7 +174,7 @@ def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
     with _style(picture.theme, size):
         canvas = Canvas(picture, size=size, height=height)
         yield canvas
-        with written_bytes(picture.path) as stream:
+        with write_bytes_atomically(picture.path) as stream:
             metadata = {"Date": None} if picture.kind == "svg" else None
             canvas.figure.savefig(stream, format=picture.kind, metadata=metadata)
 
@@ -299,8 +299,10 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
         yield
 
 
-def log_where_wide(axis: Any, values: Any, *, whole: bool = False) -> None:
-    """A logarithmic axis where its values differ much, else one with ``whole`` numbers or any."""
+def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> None:
+    """A logarithmic axis where its values differ much, else one with ``is_full_size`` numbers or
+    any.
+    """
     import numpy as np
     from matplotlib.ticker import LogLocator, MaxNLocator
 
@@ -309,7 +311,7 @@ def log_where_wide(axis: Any, values: Any, *, whole: bool = False) -> None:
     if known.size and known.min() > 0 and known.max() > _WIDE * known.min():
         axis._set_axes_scale("log")
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    elif whole:
+    elif is_full_size:
         axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.set_major_formatter(_number)
     axis.set_minor_formatter("")

@@ -13,7 +13,7 @@ from planner.base.units import ceil_div
 from planner.confidence.intervals import LEVEL
 from planner.show.theme import axis_label
 from planner.show.views.plots.picture import Canvas, Picture, decades, drawing
-from planner.validation.compare import Row
+from planner.validation.compare import ComparedRun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ _RASTERIZED = 500
 
 
 @record(kw_only=True)
-class Compared:
+class MeasuredPairs:
     """Measured and predicted values of a quantity, and the ends of the predictions' intervals."""
 
     quantity: str
@@ -45,7 +45,7 @@ class Compared:
         return np.abs(self.predicted / self.measured - 1)
 
 
-def compared_quantities(tables: Sequence[Sequence[Row]]) -> list[Compared]:
+def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[MeasuredPairs]:
     """Each quantity that was measured and is predicted; noise and impossible layouts are left out.
 
     A row counts with the first that it measured of quantities that say the same.
@@ -56,7 +56,7 @@ def compared_quantities(tables: Sequence[Sequence[Row]]) -> list[Compared]:
             for quantity, values in _of_row(row):
                 quantities.setdefault(quantity, []).append(values)
     return [
-        Compared(
+        MeasuredPairs(
             quantity=quantity,
             **dict(zip(("measured", "predicted", "low", "high"), np.array(v).T, strict=True)),
         )
@@ -64,7 +64,7 @@ def compared_quantities(tables: Sequence[Sequence[Row]]) -> list[Compared]:
     ]
 
 
-def _of_row(row: Row) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
+def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, float]]]:
     for compared in row.kind.compared:
         quantity = row.first_measured(compared.names)
         predicted = row.ranges.get(quantity or "")
@@ -75,7 +75,7 @@ def _of_row(row: Row) -> Iterator[tuple[str, tuple[float, float, float, float]]]
             yield quantity, (measured, predicted.value, predicted.low, predicted.high)
 
 
-def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Row]]) -> None:
+def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[ComparedRun]]) -> None:
     """Draw predictions of measured runs into a file. Raises OutputError if it cannot be written."""
     panels = compared_quantities(tables)
     across = min(len(panels), max(picture.width // 330, 1))
@@ -95,7 +95,7 @@ def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Row]]
         canvas.legend([*handles, band], [*(label for _, label in marks), words])
 
 
-def _draw_panel(canvas: Canvas, axes: Axes, panel: Compared) -> None:
+def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
     theme, number = canvas.theme, len(panel.measured)
     every = np.concatenate([panel.measured, panel.predicted])
     low, high = every.min() / 1.25, every.max() * 1.25
@@ -131,7 +131,7 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: Compared) -> None:
     axes.set_aspect("equal", adjustable="box")
 
 
-def _band(panel: Compared, known: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _band(panel: MeasuredPairs, known: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The median interval of predictions near each other, on both sides of the diagonal.
 
     A run with the measurement x is inside where the prediction is between x / high and x / low.

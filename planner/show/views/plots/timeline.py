@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.base import text
 from planner.base.arrays import FloatArray
-from planner.base.files import written_whole
+from planner.base.files import write_atomically
 from planner.base.units import GIB, ceil_div
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError
@@ -177,7 +177,7 @@ def _draw_lanes(
     axes.grid(visible=False)
     axes.set_facecolor(canvas.theme.panel)
     _ticks(canvas, axes, timeline, scale)
-    words = f"{timeline.title or 'step'}: {text.duration(timeline.makespan)}"
+    words = f"{timeline.title or 'step'}: {text.format_duration(timeline.makespan)}"
     if timeline.skipped:
         words += "; grey: more of the same, left out"
     axes.set_title(canvas.folded(words[:1].upper() + words[1:]), loc="left")
@@ -262,7 +262,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
             color=theme.series[number % len(theme.series)],
             linewidth=2.0 if lane == fullest else 1.2,
         )
-        words = f"{timeline.lanes[lane]}, at most {text.gibibytes(peaks[lane])}"
+        words = f"{timeline.lanes[lane]}, at most {text.format_gib(peaks[lane])}"
         marks[words] = line
     if timeline.capacity:
         marks["usable"] = axes.axhline(
@@ -307,7 +307,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
     ----------
     .. [1] N. Duca and D. Sinclair, "Trace Event Format," Google, 2016.
     """
-    with written_whole(path) as stream:
+    with write_atomically(path) as stream:
         stream.write('{"displayTimeUnit":"ms","otherData":')
         stream.write(json.dumps({**about, "steps": [_step(timeline) for timeline in timelines]}))
         stream.write(',"traceEvents":[\n')

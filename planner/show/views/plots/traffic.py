@@ -10,8 +10,8 @@ import numpy as np
 
 from planner.base.arrays import first
 from planner.base.units import GIB
-from planner.decide.sizing.day import Day
-from planner.decide.sizing.scaling import Spans
+from planner.decide.sizing.day import DailySchedule
+from planner.decide.sizing.scaling import ValueSpans
 from planner.errors import SearchSpaceError
 from planner.optimize.source import Candidates
 from planner.show.views.overview import question_title
@@ -26,10 +26,10 @@ _PANEL = 240
 _MINUTES_UNTIL = 3.0
 """Hours up to which minutes go across."""
 _PLACES = "GPU", "host", "drives"
-_POINTS, _BESIDE = 200, 16.0
+_POINTS, _AXIS_MARGIN_FACTOR = 200, 16.0
 
 
-def draw_day(picture: Picture, title: str, day: Day) -> None:
+def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
     """Draw the load, what the clock and an autoscaler make of it, and their GPUs.
 
     Raises OutputError if it cannot be written.
@@ -39,9 +39,9 @@ def draw_day(picture: Picture, title: str, day: Day) -> None:
     starts = np.array([period.start for period in load.periods])
     ends = np.array([*starts[1:], load.hours])
     rates = np.array([period.request_rate for period in load.periods])
-    comes = Spans(starts=starts, ends=ends, values=rates)
+    comes = ValueSpans(starts=starts, ends=ends, values=rates)
     running = np.array([float(hour.num_gpus) for hour in day.hours])
-    clock = Spans(starts=starts, ends=ends, values=running)
+    clock = ValueSpans(starts=starts, ends=ends, values=running)
     scale, unit = (60.0, "min") if load.hours <= _MINUTES_UNTIL else (1.0, "h")
     with drawing(picture, height=2 * _PANEL) as canvas:
         canvas.title(title)
@@ -63,7 +63,7 @@ def draw_day(picture: Picture, title: str, day: Day) -> None:
         canvas.legend([*drawn.values()], [*drawn])
 
 
-def _steps(axes: Axes, spans: Spans, scale: float, color: str, *, filled: bool = False) -> Any:
+def _steps(axes: Axes, spans: ValueSpans, scale: float, color: str, *, filled: bool = False) -> Any:
     """Values that hold until the next."""
     edges = scale * np.array([*spans.starts, spans.ends[-1]])
     values: Sequence[float] = [*spans.values, spans.values[-1]]
@@ -88,7 +88,9 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     sizes = [first(size) for size in found.cache_sizes]
     named = enumerate(zip(_PLACES, sizes, strict=True))
     own = {place: size for n, (place, size) in named if size not in sizes[:n]}
-    every = np.geomspace(max(sizes[0], GIB) / _BESIDE, _BESIDE * sizes[-1], _POINTS)
+    every = np.geomspace(
+        max(sizes[0], GIB) / _AXIS_MARGIN_FACTOR, _AXIS_MARGIN_FACTOR * sizes[-1], _POINTS
+    )
     caches = found.caches
     knowing = replace(caches, reuse=replace(caches.reuse, scatter=()))
     curves = {"a router that knows the caches": knowing}
